@@ -1,0 +1,1 @@
+"""Speak to harnesses and yield normalized events. Neither database nor git."""

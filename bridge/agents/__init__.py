@@ -1,0 +1,1 @@
+"""The agent tree: identities, roles, policy decisions, attempts."""

@@ -1,0 +1,1 @@
+"""Composition root: the only package, beside the hook client, that prints, exits and reads the environment."""

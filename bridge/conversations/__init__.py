@@ -1,0 +1,1 @@
+"""The conversation forest: sessions, immutable entries, heads, cursors, branches, projection."""

@@ -1,0 +1,67 @@
+"""Time as Bridge writes it: UTC, microseconds, ``Z``; injected everywhere so that tests own it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What Bridge asks of a clock."""
+
+    def now(self) -> datetime:
+        """Return the current time, timezone-aware, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds from an arbitrary point that never goes backwards."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class FixedClock:
+    """A clock for tests: starts at ``start`` and moves by ``step_seconds`` at each reading."""
+
+    def __init__(self, start: datetime, step_seconds: float = 1.0) -> None:
+        self._now = start.astimezone(UTC)
+        self._step = timedelta(seconds=step_seconds)
+        self._monotonic = 0.0
+
+    def now(self) -> datetime:
+        current = self._now
+        self._now += self._step
+        return current
+
+    def monotonic(self) -> float:
+        self._monotonic += self._step.total_seconds()
+        return self._monotonic
+
+
+def format_timestamp(moment: datetime) -> str:
+    """Return ``YYYY-MM-DDTHH:MM:SS.ffffffZ``: always six digits, so that text order is time order."""
+    utc = moment.astimezone(UTC).replace(tzinfo=None)
+    return utc.isoformat(timespec="microseconds") + "Z"
+
+
+def parse_timestamp(text: str) -> datetime:
+    """Read a timestamp written by :func:`format_timestamp`, or any ISO 8601 time with an offset.
+
+    Raises
+    ------
+    ValueError
+        If the text is not such a time, or carries no offset.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"timestamp without offset: {text!r}")
+    return moment.astimezone(UTC)

@@ -1,0 +1,1 @@
+"""Decides on values which session continues which. No database."""

@@ -1,0 +1,1 @@
+"""Search inside one session over a derived index."""

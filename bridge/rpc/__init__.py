@@ -1,0 +1,1 @@
+"""One method table and the doors that serve it."""

@@ -1,0 +1,1 @@
+"""The database: engine, tables, the writer thread and its transactions, schema versions."""

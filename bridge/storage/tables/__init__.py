@@ -1,0 +1,1 @@
+"""Every table of the store, one module per owner. Nothing but declarations."""

@@ -1,0 +1,1 @@
+"""Parsers of foreign and portable transcripts. Neither database nor git."""

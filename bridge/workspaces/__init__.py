@@ -1,0 +1,1 @@
+"""The workspace tree: repositories and worktrees, their states, divergence, adoption of commits."""

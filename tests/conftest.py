@@ -1,0 +1,99 @@
+"""What every test stands on: a hermetic git, no inherited environment, state paths that raise."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+#: A fixed identity and fixed times, so that commit ids are the same on every machine.
+GIT_ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_AUTHOR_NAME": "Test Author",
+    "GIT_AUTHOR_EMAIL": "author@example.invalid",
+    "GIT_COMMITTER_NAME": "Test Committer",
+    "GIT_COMMITTER_EMAIL": "committer@example.invalid",
+    "GIT_AUTHOR_DATE": "2026-01-02T03:04:05+00:00",
+    "GIT_COMMITTER_DATE": "2026-01-02T03:04:05+00:00",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+
+
+@pytest.fixture(autouse=True)
+def hermetic_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give each test a HOME of its own and no BRIDGE_*, GIT_* or XDG_* variable of the caller's."""
+    for name in list(os.environ):
+        if name.startswith(("BRIDGE_", "GIT_", "XDG_")):
+            monkeypatch.delenv(name)
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    for name, value in GIT_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    (home / ".gitconfig").write_text("[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n")
+    return home
+
+
+@pytest.fixture(autouse=True)
+def default_state_path_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the platform's default state directory unusable: a test that reaches it has forgotten BRIDGE_HOME."""
+
+    def refuse(*_args: object, **_kwargs: object) -> str:
+        raise AssertionError("a test reached the default state directory")
+
+    monkeypatch.setattr("bridge.foundation.config.platformdirs.user_state_dir", refuse)
+
+
+@pytest.fixture
+def bridge_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fresh state directory, also named by BRIDGE_HOME for child processes."""
+    home = tmp_path / "bridge-home"
+    monkeypatch.setenv("BRIDGE_HOME", str(home))
+    return home
+
+
+class GitRepository:
+    """A real repository for a test; every method runs the git program."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def git(self, *arguments: str | Path, check: bool = True, stdin: bytes | None = None) -> str:
+        done = subprocess.run(
+            ["git", *map(str, arguments)], cwd=self.path, capture_output=True, input=stdin, check=False
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"git {arguments}: {done.stderr.decode(errors='replace')}")
+        return done.stdout.decode(errors="surrogateescape")
+
+    def write(self, name: str, content: str | bytes = "content\n") -> Path:
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content.encode() if isinstance(content, str) else content)
+        return target
+
+    def commit(self, message: str = "change", **files: str) -> str:
+        """Write ``files`` (double underscores stand for slashes, a single one for a dot), add all, commit; the id."""
+        for name, content in files.items():
+            self.write(name.replace("__", "/").replace("_", "."), content)
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", message)
+        return self.head()
+
+    def head(self) -> str:
+        return self.git("rev-parse", "HEAD").strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> GitRepository:
+    """A repository on branch ``main`` with one commit holding ``a.txt`` and ``b.txt``."""
+    path = tmp_path / "repository"
+    path.mkdir()
+    repo = GitRepository(path)
+    repo.git("init", "-q", "-b", "main")
+    repo.commit("first", a_txt="alpha\n", b_txt="beta\n")
+    return repo
