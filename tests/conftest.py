@@ -34,7 +34,7 @@ def hermetic_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyte
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     for name, value in GIT_ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    (home / ".gitconfig").write_text("[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n")
+    (home / ".gitconfig").write_text('[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n')
     return home
 
 

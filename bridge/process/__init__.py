@@ -1,1 +1,1 @@
-"""Child processes: own process groups, limits, recorded identity, orderly and forced ends. Knows neither git nor database."""
+"""Child processes: own process groups, limits, recorded identity, orderly and forced ends."""
