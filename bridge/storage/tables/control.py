@@ -71,6 +71,8 @@ class DelegationRow(Row, table=True):
     adoption_status: str | None = None
     adoption_commit: str | None = None
     kept_reason: str | None = None
+    #: When somebody asked for its end; the controller that runs it looks now and then.
+    cancel_requested_at: str | None = None
     created_at: str
     updated_at: str
     finished_at: str | None = None
