@@ -216,7 +216,9 @@ async def test_time_limit(make: Make) -> None:
 
 
 async def test_output_limit(make: Make) -> None:
-    outcome = await CommandHarness().run(make(*shell("while :; do echo more; done"), output_limit_bytes=10_000), Recorder())
+    outcome = await CommandHarness().run(
+        make(*shell("while :; do echo more; done"), output_limit_bytes=10_000), Recorder()
+    )
     assert outcome.failure is FailureClass.OUTPUT_LIMIT
     assert outcome.stdout_path.stat().st_size == 10_000
     assert outcome.output_bytes > 10_000
