@@ -1,0 +1,209 @@
+"""Running the git program: a scrubbed environment, no optional locks, no hooks, a time limit that holds.
+
+git may be started from a hook or from another program's shell, and then inherits variables that point it to
+another repository; a path given as ``cwd`` does not win against them. So every ``GIT_*`` variable is dropped
+but for those that say where configuration and helper programs live.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bridge.git.errors import GitFailed, GitMissing, GitTimedOut
+
+#: Variables that survive the scrubbing: where git's own parts and the user's configuration are. None of them
+#: selects a repository, an index or an object directory.
+KEPT_VARIABLES = frozenset(
+    {
+        "GIT_ATTR_NOSYSTEM",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_NOSYSTEM",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_EXEC_PATH",
+    }
+)
+#: Variables that carry the user's identity; kept only for commits made in the user's name.
+IDENTITY_VARIABLES = frozenset({"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"})
+#: Options of every call. Hooks are the user's for the user's own commands; ``core.fsmonitor`` may name a program
+#: too, and both it and the untracked cache answer from memory where Bridge wants what is on the disk.
+BASE_OPTIONS = (
+    "--no-optional-locks",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.untrackedCache=false",
+)
+#: How long git may take to remove its lock files after SIGTERM before it is killed.
+GRACE_SECONDS = 2.0
+#: How much of the end of stderr an error carries.
+STDERR_TAIL_BYTES = 2_000
+#: Time limit of one call unless the caller gives another.
+DEFAULT_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class GitOutput:
+    """What a git process wrote and how it ended."""
+
+    stdout: bytes
+    stderr: bytes
+    status: int
+
+    @property
+    def text(self) -> str:
+        """Standard output without its last line end, for answers that are ids or names."""
+        return os.fsdecode(self.stdout).removesuffix("\n")
+
+
+def scrubbed(environment: Mapping[str, str], *, keep: Collection[str] = ()) -> dict[str, str]:
+    """Return the environment for git: no inherited ``GIT_*``, no prompts, messages in English.
+
+    Only the language of messages is fixed. ``LC_ALL=C`` would be simpler but also reach the user's clean and
+    smudge filters, whose output may depend on the character set.
+    """
+    result = {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith("GIT_") or name in KEPT_VARIABLES or name in keep
+    }
+    everything = result.pop("LC_ALL", None)
+    if everything is not None:
+        result["LC_CTYPE"] = everything
+    result.pop("LANGUAGE", None)
+    result["LC_MESSAGES"] = "C"
+    result["GIT_TERMINAL_PROMPT"] = "0"
+    return result
+
+
+def child_environment(extra: Mapping[str, str] | None = None, *, keep: Collection[str] = ()) -> dict[str, str]:
+    """Return this process's environment, scrubbed, with ``extra`` on top.
+
+    A child inherits its parent's environment; this is where that happens for git, and no setting of Bridge is
+    read from it.
+    """
+    result = scrubbed(os.environ, keep=keep)
+    if extra:
+        result.update(extra)
+    return result
+
+
+def run_git(
+    arguments: Sequence[str | bytes | Path],
+    *,
+    cwd: Path,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    stdin: bytes | None = None,
+    extra_environment: Mapping[str, str] | None = None,
+    keep: Collection[str] = (),
+    accepted: Collection[int] = (0,),
+) -> GitOutput:
+    """Run ``git ARGUMENTS`` in ``cwd`` and return what it wrote.
+
+    Parameters
+    ----------
+    timeout_seconds
+        After this the whole process group gets SIGTERM, and SIGKILL :data:`GRACE_SECONDS` later.
+    stdin
+        Bytes for standard input; nothing (``/dev/null``) unless given.
+    extra_environment
+        Variables on top of the scrubbed environment.
+    keep
+        Further ``GIT_*`` variables to inherit.
+    accepted
+        Exit statuses that are answers, not failures.
+
+    Raises
+    ------
+    GitMissing
+        If there is no git program.
+    GitTimedOut
+        If the time limit passed.
+    GitFailed
+        If git ended with a status outside ``accepted`` or could not be started in ``cwd``.
+    """
+    command = ["git", *BASE_OPTIONS, *arguments]
+    process = _start(command, cwd, child_environment(extra_environment, keep=keep), has_stdin=stdin is not None)
+    with process:
+        try:
+            stdout, stderr = process.communicate(stdin, timeout=timeout_seconds)
+        except subprocess.TimeoutExpired as error:
+            _end_group(process)
+            raise GitTimedOut(
+                f"git {_name(arguments)} in {str(cwd)!r} did not end within {timeout_seconds:g} s and was stopped.",
+                details={"command": _shown(arguments), "timeout_seconds": timeout_seconds},
+            ) from error
+        except BaseException:
+            _end_group(process)
+            raise
+    output = GitOutput(stdout, stderr, process.returncode)
+    if output.status not in accepted:
+        raise failed(output, arguments, cwd)
+    return output
+
+
+def failed(output: GitOutput, arguments: Sequence[str | bytes | Path], cwd: Path) -> GitFailed:
+    """Return the error for an output whose exit status is a failure."""
+    tail = stderr_tail(output.stderr)
+    return GitFailed(
+        f"git {_name(arguments)} in {str(cwd)!r} ended with status {output.status}"
+        + (f": {tail.splitlines()[-1]}" if tail else "."),
+        details={"command": _shown(arguments), "status": output.status, "stderr": tail},
+    )
+
+
+def stderr_tail(stderr: bytes) -> str:
+    """Return the end of git's words as text that JSON can hold."""
+    return stderr[-STDERR_TAIL_BYTES:].decode("utf-8", "backslashreplace").strip()
+
+
+def _start(
+    command: Sequence[str | bytes | Path], cwd: Path, environment: Mapping[str, str], *, has_stdin: bool
+) -> subprocess.Popen[bytes]:
+    try:
+        # A session of its own: git cannot prompt on a terminal, Ctrl-C reaches it only through us, and filters
+        # that it starts can be ended with it.
+        return subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and cwd.is_dir():
+            raise GitMissing("The git program was not found; nothing was done.") from error
+        raise GitFailed(
+            f"git could not be started in {str(cwd)!r}: {error.strerror}.", details={"stderr": str(error.strerror)}
+        ) from error
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a git process and what it started; first politely, so that git removes its lock files."""
+    for number, patience in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        try:
+            process.wait(timeout=patience)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _name(arguments: Sequence[str | bytes | Path]) -> str:
+    words = [word for word in arguments if isinstance(word, str)]
+    while words and words[0].startswith("-"):
+        words = words[2:] if words[0] in {"-c", "-C"} else words[1:]
+    return words[0] if words else ""
+
+
+def _shown(arguments: Sequence[str | bytes | Path]) -> list[str]:
+    return [os.fsencode(word).decode("utf-8", "backslashreplace") for word in arguments]
