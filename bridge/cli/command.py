@@ -27,6 +27,7 @@ from typer.main import get_command
 
 from bridge.cli.context import LOG_VARIABLE, process_context
 from bridge.cli.output import Output
+from bridge.cli.parameters import Command
 
 #: What a command function returns: an exit status, or ``None`` for 0.
 CommandFunction = Callable[..., int | None]
@@ -101,5 +102,5 @@ def build(name: str, function: CommandFunction) -> TyperCommand:
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     others = {status: text for status, text in exit_statuses(function).items() if status != 0}
     epilog = "; ".join(f"Exit status {status}: {text}" for status, text in sorted(others.items())) or None
-    app.command(name, epilog=epilog, context_settings={"help_option_names": ["--help", "-h"]})(function)
+    app.command(name, cls=Command, epilog=epilog, context_settings={"help_option_names": ["--help", "-h"]})(function)
     return cast("TyperCommand", get_command(app))

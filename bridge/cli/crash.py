@@ -14,8 +14,8 @@ from importlib import metadata
 from pathlib import Path
 
 from bridge import __version__
-from bridge.foundation.config import HOME_VARIABLE, load_settings
-from bridge.foundation.errors import BridgeError
+from bridge.foundation.config import state_directory
+from bridge.foundation.errors import InvalidConfiguration
 
 DIRECTORY = "crash-reports"
 #: Reports kept in the state directory; the oldest go first.
@@ -51,11 +51,10 @@ def write_report(
 
 def _home(environment: Mapping[str, str]) -> Path | None:
     try:
-        return load_settings(environment).home
-    except (BridgeError, OSError):
-        # A broken config.toml may be the very reason for the crash; the directory itself may still be good.
-        named = environment.get(HOME_VARIABLE, "")
-        return Path(named) if Path(named).is_absolute() else None
+        return state_directory(environment)
+    except InvalidConfiguration:
+        # BRIDGE_HOME is relative; the temporary directory is as good a place.
+        return None
 
 
 def _write_into(directory: Path, name: str, text: str) -> Path | None:

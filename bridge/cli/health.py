@@ -5,9 +5,11 @@ A check never raises for what it examines: a state directory that cannot be read
 
 from __future__ import annotations
 
+import contextlib
 import locale
 import os
 import platform
+import re
 import shutil
 import sqlite3
 import stat
@@ -21,13 +23,18 @@ from typing import Any, Literal
 import psutil
 
 from bridge.cli.context import Cli
-from bridge.foundation.config import CONFIG_FILE, Settings
-from bridge.foundation.errors import BridgeError
+from bridge.foundation.config import CONFIG_FILE, state_directory
+from bridge.foundation.errors import BridgeError, InvalidConfiguration
+from bridge.git.process import run_git
 
 Status = Literal["ok", "warning", "failed"]
 
 #: Python that Bridge supports, as in pyproject.toml.
 MINIMUM_PYTHON = (3, 11)
+#: ``git merge-tree --write-tree``, which adoption is made of.
+MINIMUM_GIT = (2, 38)
+#: Time limit of asking git for its version.
+GIT_TIMEOUT_SECONDS = 10.0
 #: RETURNING clauses and the JSON functions that queries rely on.
 MINIMUM_SQLITE = (3, 38, 0)
 #: Free space below which writing is likely to fail soon, in bytes.
@@ -79,14 +86,17 @@ class Check:
 
 def run_checks(cli: Cli) -> list[Check]:
     """Run every check that needs no store."""
-    checks = [check_python(), check_sqlite(), check_command_path(cli.environment), check_encoding()]
-    try:
-        settings = cli.settings
-    except BridgeError as error:
-        checks.append(Check("configuration", "failed", error.message, error.hint))
-        return checks
-    checks.append(check_configuration(settings))
-    checks.extend(check_state_directory(settings.home))
+    checks = [
+        check_python(),
+        check_git(cli.environment),
+        check_sqlite(),
+        check_command_path(cli.environment),
+        check_encoding(),
+        check_configuration(cli),
+    ]
+    # Without a usable BRIDGE_HOME there is no directory to look at; the check before has said so.
+    with contextlib.suppress(InvalidConfiguration):
+        checks.extend(check_state_directory(state_directory(cli.environment)))
     return checks
 
 
@@ -98,6 +108,24 @@ def check_python() -> Check:
         wanted = ".".join(map(str, MINIMUM_PYTHON))
         return Check("python", "failed", f"Python {version} is too old.", f"Install Python {wanted} or newer.", facts)
     return Check("python", "ok", f"Python {version} ({sys.executable})", facts=facts)
+
+
+def check_git(environment: Mapping[str, str]) -> Check:
+    """Check which git is used and whether it is new enough."""
+    place = shutil.which("git", path=environment.get("PATH", os.defpath))
+    facts: dict[str, Any] = {"path": place, "version": None}
+    try:
+        words = run_git(["--version"], cwd=Path("/"), timeout_seconds=GIT_TIMEOUT_SECONDS).text
+    except BridgeError as error:
+        return Check("git", "failed", error.message, error.hint, facts)
+    match = re.search(r"\d+(?:\.\d+)+", words)
+    facts["version"] = match.group() if match else words
+    wanted = ".".join(map(str, MINIMUM_GIT))
+    if match is None:
+        return Check("git", "warning", f"{place} says {words!r}.", f"Bridge needs git {wanted} or newer.", facts)
+    if tuple(map(int, match.group().split("."))) < MINIMUM_GIT:
+        return Check("git", "failed", f"git {match.group()} is too old.", f"Install git {wanted} or newer.", facts)
+    return Check("git", "ok", f"git {match.group()} ({place})", facts=facts)
 
 
 def check_sqlite() -> Check:
@@ -162,11 +190,15 @@ def check_encoding() -> Check:
     return Check("encoding", "ok", f"UTF-8 (locale {facts['locale']})", facts=facts)
 
 
-def check_configuration(settings: Settings) -> Check:
-    """Report which configuration is in force; that it could be read is known by then."""
-    path = settings.home / CONFIG_FILE
-    facts = {"home": str(settings.home), "config": str(path) if path.exists() else None}
-    return Check("configuration", "ok", f"{path}" if path.exists() else "defaults (no config.toml)", facts=facts)
+def check_configuration(cli: Cli) -> Check:
+    """Check that variables and ``config.toml`` can be used, and report where the latter is."""
+    try:
+        path = cli.settings.home / CONFIG_FILE
+    except InvalidConfiguration as error:
+        return Check("configuration", "failed", error.message, error.hint or "Mend or remove it.")
+    exists = path.exists()
+    facts = {"home": str(cli.settings.home), "config": str(path) if exists else None}
+    return Check("configuration", "ok", str(path) if exists else "defaults (no config.toml)", facts=facts)
 
 
 def check_state_directory(home: Path) -> list[Check]:

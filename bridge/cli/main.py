@@ -21,6 +21,7 @@ from bridge import __version__
 from bridge.cli.command import CommandFunction, Json, build
 from bridge.cli.edge import exit_status_for
 from bridge.cli.output import Output, process_output
+from bridge.cli.parameters import Group
 from bridge.cli.registry import COMMANDS, CommandSpec, GroupSpec
 
 #: Names the program is known by; iproute2 has a ``bridge`` too, so there is a second one.
@@ -76,6 +77,7 @@ def _root(
 def _group(name: str | None, help_text: str | None, commands: Iterable[CommandSpec | GroupSpec]) -> TyperGroup:
     app = typer.Typer(
         name=name,
+        cls=Group,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,

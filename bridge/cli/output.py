@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from io import StringIO
+from io import StringIO, UnsupportedOperation
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -225,13 +226,18 @@ class Output:
         return OutputFailed(f"The result could not be written: {error.strerror or error}.")
 
     def stdout_fails(self) -> bool:
-        """Tell whether stdout holds something that cannot be written."""
+        """Tell whether stdout holds something that cannot be written, or lost its reader."""
+        if self.stdout is None:
+            return False
         try:
-            if self.stdout is not None:
-                self.stdout.flush()
-        except OSError:
+            self.stdout.flush()
+            watch = select.poll()
+            watch.register(self.stdout.fileno(), 0)
+            return any(event & (select.POLLERR | select.POLLHUP) for _, event in watch.poll(0))
+        except UnsupportedOperation:  # a stand-in without a descriptor
+            return False
+        except (OSError, ValueError):
             return True
-        return False
 
     # -- status ------------------------------------------------------------------------------------------------
 
