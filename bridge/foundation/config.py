@@ -44,6 +44,24 @@ class Settings:
         return self.home / "tasks"
 
 
+def state_directory(environment: Mapping[str, str]) -> Path:
+    """Return the state directory of an environment; looks at nothing on the disk.
+
+    Raises
+    ------
+    InvalidConfiguration
+        If ``BRIDGE_HOME`` is relative.
+    """
+    named = environment.get(HOME_VARIABLE)
+    home = Path(named) if named else Path(platformdirs.user_state_dir("bridge", appauthor=False))
+    if not home.is_absolute():
+        raise InvalidConfiguration(
+            f"{HOME_VARIABLE} must be an absolute path, not {str(home)!r}.",
+            hint=f"Set {HOME_VARIABLE} to a full path, or unset it.",
+        )
+    return home
+
+
 def load_settings(environment: Mapping[str, str]) -> Settings:
     """Return the settings for an environment: variables first, then ``config.toml`` in the state directory.
 
@@ -53,13 +71,7 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
         If ``BRIDGE_HOME`` is relative, or ``config.toml`` is unreadable, not TOML, or holds an unknown key or
         a value of the wrong type.
     """
-    named = environment.get(HOME_VARIABLE)
-    home = Path(named) if named else Path(platformdirs.user_state_dir("bridge", appauthor=False))
-    if not home.is_absolute():
-        raise InvalidConfiguration(
-            f"{HOME_VARIABLE} must be an absolute path, not {str(home)!r}.",
-            hint=f"Set {HOME_VARIABLE} to a full path, or unset it.",
-        )
+    home = state_directory(environment)
     options = _read_config(home / CONFIG_FILE)
     url = environment.get(DATABASE_VARIABLE) or f"sqlite:///{home / DATABASE_FILE}"
     return Settings(home=home, database_url=url, **options)
