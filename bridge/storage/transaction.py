@@ -13,6 +13,9 @@ from bridge.foundation.errors import BridgeError
 from bridge.storage.errors import DatabaseBusy, DatabaseFailed, RowRefused
 from bridge.storage.prepared import Prepared
 
+#: Packages take the connection's type from here: above this layer only the ``store`` modules know SQLAlchemy.
+__all__ = ["Connection", "Transaction", "typed_error"]
+
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _REFUSED = sqlite3.SQLITE_CONSTRAINT
 #: Extended SQLite result codes keep the primary code in their low byte.
@@ -31,11 +34,11 @@ class Transaction:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
-    def run(self, statement: Prepared, *values: Any) -> CursorResult[Any]:
+    def run(self, statement: Prepared, *values: Any) -> CursorResult[*tuple[Any, ...]]:
         """Run a prepared statement with its values in order."""
         return statement.run(self.connection, *values)
 
-    def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[Any]:
+    def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[*tuple[Any, ...]]:
         """Run a Core statement: convenient, at twice the cost of a prepared one."""
         return self.connection.execute(statement, parameters)
 
