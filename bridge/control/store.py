@@ -96,8 +96,10 @@ def update_delegation(connection: Connection, delegation_id: str, *, updated_at:
 
     Statuses may be enumeration members. Only the columns named are touched.
     """
-    values = {key: str(value) if isinstance(value, (DelegationStatus, AdoptionStatus)) else value
-              for key, value in changes.items()}
+    values = {
+        key: str(value) if isinstance(value, (DelegationStatus, AdoptionStatus)) else value
+        for key, value in changes.items()
+    }
     if "decision" in values and values["decision"] is not None:
         values["decision"] = canonical_text(values["decision"])
     connection.execute(
@@ -170,9 +172,7 @@ def put_attempt(connection: Connection, attempt: Attempt) -> None:
 def update_attempt(connection: Connection, delegation_id: str, number: int, **changes: Any) -> None:
     """Change columns of an attempt."""
     connection.execute(
-        update(attempts)
-        .where(attempts.c.delegation_id == delegation_id, attempts.c.number == number)
-        .values(**changes)
+        update(attempts).where(attempts.c.delegation_id == delegation_id, attempts.c.number == number).values(**changes)
     )
 
 
