@@ -120,7 +120,8 @@ class Request:
     def from_json(cls, value: Mapping[str, Any]) -> Request:
         """Read a request written by :meth:`to_json`."""
         tuples = ("command", "acceptance_criteria", "needs", "evidence", "owned_paths")
-        return cls(**{key: tuple(item) if key in tuples else item for key, item in value.items()})
+        values: dict[str, Any] = {key: tuple(item) if key in tuples else item for key, item in value.items()}
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
