@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
@@ -25,7 +26,8 @@ def children() -> Iterator[list[subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
     yield started
     for process in started:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
@@ -38,6 +40,13 @@ def start(
         stdin=subprocess.DEVNULL,
         env={"PATH": os.environ["PATH"], **(environment or {})},
     )
+    children.append(process)
+    return process
+
+
+def start_python(children: list[subprocess.Popen[bytes]], code: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True)
     children.append(process)
     return process
 
@@ -141,7 +150,6 @@ async def test_a_leaderless_group_without_the_marker_is_left_alone(
     assert inner is not None
     assert await end_group(identity, grace_seconds=GRACE_SECONDS, marker=Marker("somebody-else")) == EndReport()
     assert is_running(inner)
-    os.killpg(process.pid, signal.SIGKILL)
 
 
 async def test_an_unrecorded_child_is_found_and_ended_by_its_marker(children: list[subprocess.Popen[bytes]]) -> None:
@@ -170,15 +178,14 @@ from bridge.process.children import spawn
 from bridge.process.identity import Marker
 here = Path({str(tmp_path)!r})
 async def main():
-    child = await spawn(["/bin/sh", "-c", "sleep 20 & echo $! > pid; wait"], cwd=here, environment={{"PATH": "/bin:/usr/bin"}},
-                        stdout_path=here / "out", stderr_path=here / "err", marker=Marker({marker.value!r}))
+    child = await spawn(["/bin/sh", "-c", "sleep 20 & echo $! > pid; wait"],
+                        cwd=here, environment={{"PATH": "/bin:/usr/bin"}}, stdout_path=here / "out", stderr_path=here / "err",
+                        marker=Marker({marker.value!r}))
     (here / "leader").write_text(f"{{child.pid}}\\n")
     await child.wait()
 anyio.run(main)
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    controller = subprocess.Popen([sys.executable, "-c", code], env=environment)
-    children.append(controller)
+    controller = start_python(children, code)
     leader = identity_of(int(until_file(tmp_path / "leader")))
     inner = identity_of(int(until_file(tmp_path / "pid")))
     controller.kill()
