@@ -93,9 +93,7 @@ def conclude(
     """
     payload = _payload(delegation, outcome, inspected)
     parent = controller.observer.stamp_session(controller.store, parent_workspace_id(controller, delegation))
-    return controller.recorder.transact(
-        lambda recording: _record(recording, delegation, payload, inspected.observation, parent)
-    )
+    return controller.recorder.transact(lambda recording: _record(recording, delegation, payload, inspected, parent))
 
 
 def parent_workspace_id(controller: Controller, delegation: Delegation) -> str | None:
@@ -121,9 +119,10 @@ def _record(
     recording: RecordingTransaction,
     delegation: Delegation,
     payload: dict[str, Any],
-    worker: Observation,
+    inspected: Inspected,
     parent: Observation,
 ) -> Delegation:
+    worker = inspected.observation
     connection = recording.tx.connection
     current = rows.require_delegation(connection, delegation.id)
     if current.status.is_final:
@@ -144,6 +143,7 @@ def _record(
     if delegation.worker_agent_id is not None:
         agents.update_agent(connection, delegation.worker_agent_id, updated_at=recording.moment, status=ENDED)
     result_commit = payload["result_commit"]
+    worker_commit = None if inspected.preserved is None else inspected.preserved.head
     is_in_place = delegation.request.write_mode == WriteMode.SHARED
     rows.update_delegation(
         connection,
@@ -152,6 +152,7 @@ def _record(
         status=DelegationStatus(payload["status"]),
         result_entry_id=entry.id,
         result_commit=result_commit,
+        worker_commit=worker_commit,
         result_ref=None if result_commit is None else RESULT_REF.format(delegation_id=delegation.id),
         adoption_status=AdoptionStatus.EMPTY if result_commit is None or is_in_place else AdoptionStatus.PENDING,
         finished_at=recording.moment,

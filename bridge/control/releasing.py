@@ -15,7 +15,9 @@ from bridge.workspaces.models import Workspace, WorkspaceKind, WorkspaceStatus
 from bridge.workspaces.store import find_workspace
 
 
-def release_worktree(controller: Controller, delegation: Delegation, *, kept_in: tuple[str, ...] = ()) -> Delegation:
+def release_worktree(
+    controller: Controller, delegation: Delegation, *, kept_in: tuple[str, ...] = (), preserved: str | None = None
+) -> Delegation:
     """Remove a delegation's worktree if nothing in it would be lost; else keep it and record why.
 
     Commits that wait for adoption keep it, whatever else holds: people look into it before they decide.
@@ -24,11 +26,13 @@ def release_worktree(controller: Controller, delegation: Delegation, *, kept_in:
     ----------
     kept_in
         Further refs or commits whose history keeps the work: the branch it was adopted into.
+    preserved
+        A commit that holds what the worktree holds now, if there is a newer one than the result.
     """
     workspace = _worktree_of(controller, delegation)
     if workspace is None:
         return delegation
-    reason = _reason_to_keep(controller, delegation, workspace, kept_in)
+    reason = _reason_to_keep(controller, delegation, workspace, kept_in, preserved or delegation.result_commit)
 
     def record(recording: RecordingTransaction) -> Delegation:
         connection, moment = recording.tx.connection, recording.moment
@@ -57,23 +61,27 @@ def _worktree_of(controller: Controller, delegation: Delegation) -> Workspace | 
 
 
 def _reason_to_keep(
-    controller: Controller, delegation: Delegation, workspace: Workspace, kept_in: tuple[str, ...]
+    controller: Controller,
+    delegation: Delegation,
+    workspace: Workspace,
+    kept_in: tuple[str, ...],
+    preserved: str | None,
 ) -> str | None:
     """Remove the worktree if that is proven to lose nothing, and return None; else the reason why it stays."""
     if delegation.adoption_status is AdoptionStatus.PENDING:
         return f"its changes wait: adopt, discard, or open it with bridge task path {delegation.name or delegation.id}"
     # What the result ref holds is kept until somebody removes the ref itself.
-    refs = (*kept_in, *((delegation.result_ref,) if delegation.result_ref is not None else ()))
+    refs = [*kept_in, *(commit for commit in (delegation.result_ref, preserved) if commit is not None)]
     found = checkouts.obstacles(
         workspace,
-        kept_in=refs,
-        preserved=delegation.result_commit,
+        kept_in=tuple(refs),
+        preserved=preserved,
         timeout_seconds=controller.settings.git_timeout_seconds,
     )
     if found:
         return "; ".join(obstacle.detail for obstacle in found)
     try:
-        checkouts.remove(workspace, is_forced=delegation.result_commit is not None)
+        checkouts.remove(workspace, is_forced=preserved is not None)
     except BridgeError as error:
         return error.message
     return None
