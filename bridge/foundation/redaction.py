@@ -7,16 +7,20 @@ done: a commit id or a digest that vanished would cost more than it protects.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from bridge.foundation.canonical import canonical_bytes
-from bridge.foundation.secret_formats import FAMILIES, MASKED_GROUP, Plugin, SecretFormat, hints
+from bridge.foundation.secret_formats import FAMILIES, FIELD_FORMATS, MASKED_GROUP, Plugin, hints
 
-_HINTS = tuple((trigger, re.compile(pattern, re.ASCII)) for trigger, pattern in hints().items())
-_HINTS_IN_BYTES = tuple((trigger.encode(), re.compile(pattern.encode())) for trigger, pattern in hints().items())
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    label: str
+    pattern: re.Pattern[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,18 @@ def redact_text(text: str) -> tuple[str, tuple[str, ...]]:
 
 def _is_suspicious(text: bytes) -> bool:
     # A pattern per trigger: Python searches for one fixed beginning ten times faster than for one of several.
-    return any(trigger in text and pattern.search(text) is not None for trigger, pattern in _HINTS_IN_BYTES)
+    return any(trigger in text and pattern.search(text) is not None for trigger, pattern in _hints_in_bytes())
+
+
+# Compiled at first use: 10 ms that a process which writes nothing does not spend.
+@cache
+def _hints_in_bytes() -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
+    return tuple((trigger.encode(), re.compile(pattern.encode())) for trigger, pattern in hints().items())
+
+
+@cache
+def _hints_in_text() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((trigger, re.compile(pattern, re.ASCII)) for trigger, pattern in hints().items())
 
 
 def _redact_value(value: Any, labels: list[str]) -> Any:
@@ -82,7 +97,7 @@ def _redact_value(value: Any, labels: list[str]) -> Any:
 
 def _redact_object(value: dict[str, Any], labels: list[str]) -> dict[str, Any]:
     keys = {key: _redact_string(key, labels) for key in value}
-    result = {key: _redact_value(item, labels) for key, item in value.items() if keys[key] == key}
+    result = {key: _redact_field(key, item, labels) for key, item in value.items() if keys[key] == key}
     # Two keys may end under one mask; neither value may be lost. By sorted key, so that order does not matter.
     for key in sorted(key for key in value if keys[key] != key):
         name, number = keys[key], 1
@@ -91,6 +106,15 @@ def _redact_object(value: dict[str, Any], labels: list[str]) -> dict[str, Any]:
             name = f"{keys[key]}#{number}"
         result[name] = _redact_value(value[key], labels)
     return result
+
+
+def _redact_field(name: str, value: Any, labels: list[str]) -> Any:
+    # Some secrets have no mark of their own: in text the assignment before them tells, in an object the name.
+    for label, names, values in FIELD_FORMATS:
+        if isinstance(value, str) and name.endswith(names) and re.fullmatch(values, value):
+            labels.append(label)
+            return f"[redacted:{label}]"
+    return _redact_value(value, labels)
 
 
 def _redact_string(text: str, labels: list[str]) -> str:
@@ -104,10 +128,10 @@ def _redact_string(text: str, labels: list[str]) -> str:
             return text
 
 
-def _formats_hinted_at(text: str) -> list[SecretFormat]:
+def _formats_hinted_at(text: str) -> list[_Compiled]:
     numbers = {
         int(match.lastgroup[1:])
-        for trigger, pattern in _HINTS
+        for trigger, pattern in _hints_in_text()
         if trigger in text
         for match in pattern.finditer(text)
         if match.lastgroup is not None
@@ -116,21 +140,25 @@ def _formats_hinted_at(text: str) -> list[SecretFormat]:
 
 
 @cache
-def _formats_of(number: int) -> tuple[SecretFormat, ...]:
-    formats: list[SecretFormat] = []
+def _formats_of(number: int) -> tuple[_Compiled, ...]:
+    formats: list[_Compiled] = []
     for known in FAMILIES[number].formats:
-        formats.extend(_from_plugin(known) if isinstance(known, Plugin) else [known])
+        if isinstance(known, Plugin):
+            formats.extend(_Compiled(known.label, pattern) for pattern in _patterns_of(known))
+        else:
+            formats.append(_Compiled(known.label, re.compile(known.pattern, re.ASCII)))
     return tuple(formats)
 
 
-def _from_plugin(plugin: Plugin) -> list[SecretFormat]:
+def _patterns_of(plugin: Plugin) -> Iterable[re.Pattern[str]]:
     # detect-secrets takes 170 ms to import and brings an HTTP client: only where one of its formats may be.
     # Its patterns are used, not its scanner, which reports the first group of a match rather than the secret.
     detector = getattr(import_module(f"detect_secrets.plugins.{plugin.module}"), plugin.class_name)
-    return [SecretFormat(plugin.label, pattern) for pattern in detector.denylist]
+    patterns: Iterable[re.Pattern[str]] = detector.denylist
+    return patterns
 
 
-def _mask(text: str, known: SecretFormat, labels: list[str]) -> str:
+def _mask(text: str, known: _Compiled, labels: list[str]) -> str:
     mask = f"[redacted:{known.label}]"
 
     def replace(match: re.Match[str]) -> str:

@@ -18,10 +18,13 @@ MASKED_GROUP = "masked"
 
 @dataclass(frozen=True, slots=True)
 class SecretFormat:
-    """One format: the label of its mask, and a pattern whose group ``masked``, or whole match, is the secret."""
+    """One format: the label of its mask, and a pattern whose group ``masked``, or whole match, is the secret.
+
+    The pattern is text, to be compiled with ``re.ASCII`` where it is first needed: nearly every process meets none.
+    """
 
     label: str
-    pattern: re.Pattern[str]
+    pattern: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,6 @@ class Family:
     formats: tuple[SecretFormat | Plugin, ...]
 
 
-def _format(label: str, pattern: str) -> SecretFormat:
-    return SecretFormat(label, re.compile(pattern, re.ASCII))
-
-
 def _bounded(
     label: str, prefix: str, rest: str, *, before: str = "A-Za-z0-9+", after: str = "A-Za-z0-9"
 ) -> SecretFormat:
@@ -64,13 +63,13 @@ def _bounded(
     # comes after the fixed beginning and repeats it: a pattern that begins with fixed text is searched for many
     # times faster than one that begins with a look-behind.
     boundary = rf"(?:(?<![{before}]{prefix})|(?<=\[[0-9]m{prefix})|(?<=[0-9;][0-9]m{prefix}))"
-    return _format(label, rf"{prefix}{boundary}{rest}(?![{after}])")
+    return SecretFormat(label, rf"{prefix}{boundary}{rest}(?![{after}])")
 
 
 def _prefixed(label: str, prefix: str, rest: str, *, least: str) -> Family:
     """Return a format that its beginning gives away; ``least`` is what at least follows the beginning."""
     escaped = re.escape(prefix)
-    return Family(prefix[-1], rf"(?<={escaped})(?={least})", (_format(label, escaped + rest),))
+    return Family(prefix[-1], rf"(?<={escaped})(?={least})", (SecretFormat(label, escaped + rest),))
 
 
 _WORD = r"A-Za-z0-9_\-"
@@ -81,7 +80,7 @@ _PRIVATE_KEYS = Family(
     "-----BEGIN ",
     r"(?=[A-Z0-9 ]{0,40}PRIVATE KEY)",
     (
-        _format(
+        SecretFormat(
             "private-key",
             r"-----BEGIN (?P<kind>[A-Z0-9 ]{0,40}?)PRIVATE KEY(?P<block>(?: BLOCK)?)-----"
             r"(?:(?:[^-]++|-(?!----))*+-----END (?P=kind)PRIVATE KEY(?P=block)-----"
@@ -104,16 +103,18 @@ _SK_KEYS = Family(
     ),
 )
 _GITHUB_TOKENS = Family(
-    "_", r"(?<=gh[pousr]_)(?=[A-Za-z0-9]{36})", (_format("github-token", r"gh[pousr]_[A-Za-z0-9]{36,}"),)
+    "_", r"(?<=gh[pousr]_)(?=[A-Za-z0-9]{36})", (SecretFormat("github-token", r"gh[pousr]_[A-Za-z0-9]{36,}"),)
 )
 _GITLAB_TOKENS = Family(
     "-",
     f"(?:{'|'.join(f'(?<=gl{kind}-)' for kind in _GITLAB_KINDS)})(?=[{_WORD}]{{20}})",
-    (_format("gitlab-token", rf"gl(?:{'|'.join(_GITLAB_KINDS)})-[{_WORD}]{{20,}}"),),
+    (SecretFormat("gitlab-token", rf"gl(?:{'|'.join(_GITLAB_KINDS)})-[{_WORD}]{{20,}}"),),
 )
-_AWS_SECRET_KEYS = _format(
+_AWS_SECRET_NAMES = ("ecret_access_key", "ECRET_ACCESS_KEY", "ecretAccessKey")
+_AWS_SECRET_KEYS = SecretFormat(
     "aws-secret-key",
-    r"(?:ecret_access_key|ECRET_ACCESS_KEY|ecretAccessKey)[\\\"']{0,4}\s{0,8}[:=]\s{0,8}[\\\"']{0,4}"
+    rf"(?:{'|'.join(_AWS_SECRET_NAMES)})"
+    r"[\\\"']{0,4}\s{0,8}[:=]\s{0,8}[\\\"']{0,4}"
     rf"(?P<{MASKED_GROUP}>[A-Za-z0-9/+]{{40}})(?![A-Za-z0-9/+=])",
 )
 _JWTS = Family(
@@ -131,7 +132,7 @@ _URL_PASSWORDS = Family(
     r"(?=[^\s/:@\"'<>\\]{0,256}:[^\s/@\"'<>\\\[\]]{1,1024}@)",
     # The placeholders of templates, and masks, are left alone.
     (
-        _format(
+        SecretFormat(
             "url-password",
             rf"://[^\s/:@\"'<>\\]{{0,256}}:(?P<{MASKED_GROUP}>(?![$<{{%*\[])[^\s/@\"'<>\\\[\]]{{1,1024}})@",
         ),
@@ -149,17 +150,21 @@ FAMILIES: tuple[Family, ...] = (
     Family("A", r"(?=[KS]IA[A-Z0-9]{16})", (_bounded("aws-access-key", "A", r"[KS]IA[A-Z0-9]{16}"),)),
     Family("_", r"(?:(?<=ecret_)(?=access_key)|(?<=ECRET_)(?=ACCESS_KEY))", (_AWS_SECRET_KEYS,)),
     Family("A", r"(?<=ecretA)(?=ccessKey)", (_AWS_SECRET_KEYS,)),
-    Family("-", r"(?<=xox[abeoprs]-)", (_format("slack-token", r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),)),
-    Family("-", r"(?<=xapp-)", (_format("slack-token", r"xapp-[0-9]-[A-Za-z0-9-]{20,}"),)),
+    Family("-", r"(?<=xox[abeoprs]-)", (SecretFormat("slack-token", r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),)),
+    Family("-", r"(?<=xapp-)", (SecretFormat("slack-token", r"xapp-[0-9]-[A-Za-z0-9-]{20,}"),)),
     Family(
         ".",
         r"(?<=hooks\.)(?=slack\.com/)",
-        (_format("slack-webhook", r"hooks\.slack\.com/[a-z]+/(?P<masked>[A-Za-z0-9_/-]{8,})"),),
+        (SecretFormat("slack-webhook", r"hooks\.slack\.com/[a-z]+/(?P<masked>[A-Za-z0-9_/-]{8,})"),),
     ),
     Family(
         ".",
         r"(?:(?<=discord\.)|(?<=discordapp\.))(?=com/api/webhooks/)",
-        (_format("discord-webhook", rf"discord(?:app)?\.com/api/webhooks/[0-9]{{5,24}}/(?P<masked>[{_WORD}]{{8,}})"),),
+        (
+            SecretFormat(
+                "discord-webhook", rf"discord(?:app)?\.com/api/webhooks/[0-9]{{5,24}}/(?P<masked>[{_WORD}]{{8,}})"
+            ),
+        ),
     ),
     Family(
         ":AA",
@@ -180,14 +185,14 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "_",
         r"(?<=[rs]k_)(?=(?:live|test)_[A-Za-z0-9]{16})",
-        (_format("stripe-key", r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"),),
+        (SecretFormat("stripe-key", r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"),),
     ),
     _prefixed("stripe-secret", "whsec_", r"[A-Za-z0-9+/]{24,}={0,2}", least="[A-Za-z0-9+/]{24}"),
     _prefixed("digitalocean-token", "dop_v1_", r"[0-9a-f]{64}", least="[0-9a-f]{64}"),
     _prefixed("shopify-token", "shpat_", r"[0-9a-fA-F]{32}", least="[0-9a-fA-F]{32}"),
     _prefixed("docker-token", "dckr_pat_", rf"[{_WORD}]{{20,}}", least=f"[{_WORD}]{{20}}"),
     _prefixed("vault-token", "hvs.", rf"[{_WORD}]{{24,}}", least=f"[{_WORD}]{{24}}"),
-    Family("A", r"(?=TATT3[A-Za-z0-9_=-]{60})", (_format("atlassian-token", r"ATATT3[A-Za-z0-9_=-]{60,}"),)),
+    Family("A", r"(?=TATT3[A-Za-z0-9_=-]{60})", (SecretFormat("atlassian-token", r"ATATT3[A-Za-z0-9_=-]{60,}"),)),
     _prefixed("groq-key", "gsk_", r"[A-Za-z0-9]{40,}", least="[A-Za-z0-9]{40}"),
     _prefixed("xai-key", "xai-", r"[A-Za-z0-9]{60,}", least="[A-Za-z0-9]{60}"),
     _prefixed("nvidia-key", "nvapi-", rf"[{_WORD}]{{40,}}", least=f"[{_WORD}]{{40}}"),
@@ -201,6 +206,12 @@ FAMILIES: tuple[Family, ...] = (
     _URL_PASSWORDS,
 )
 
+
+#: Secrets that the name of their field gives away: label, endings of the name, pattern of the whole value. Each
+#: of those names is a hint of a family, too.
+FIELD_FORMATS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("aws-secret-key", _AWS_SECRET_NAMES, r"[A-Za-z0-9/+]{40}"),
+)
 
 #: What always follows a trigger that ordinary text is full of; asked first, it spares the other questions.
 _AFTER_TRIGGER = {"-": rf"(?=[{_WORD}]{{10}})"}

@@ -189,6 +189,18 @@ def test_keys_are_masked_and_no_value_is_lost_under_one_mask() -> None:
     )
 
 
+def test_the_name_of_a_field_may_give_its_value_away() -> None:
+    environment = {
+        "AWS_SECRET_ACCESS_KEY": ALNUM[:40],
+        "ACCESS_KEY_HASH": ALNUM[:40],
+        "aws_secret_access_key": "$SECRET",
+    }
+
+    assert redact({"env": environment}).value == {
+        "env": {**environment, "AWS_SECRET_ACCESS_KEY": "[redacted:aws-secret-key]"}
+    }
+
+
 def test_a_secret_behind_a_secret_is_found() -> None:
     token = f"ghp_{ALNUM[:36]}"
     text, labels = redact_text(
@@ -269,11 +281,12 @@ OWN_FORMATS = [(family, known) for family in FAMILIES for known in family.format
 def test_the_hint_of_a_family_matches_in_every_example_of_its_formats(family: Any, known: SecretFormat) -> None:
     hint = re.compile(re.escape(family.trigger) + family.around, re.ASCII)
     examples = [secret for _, secret in EXAMPLES] + [text for _, text, _ in IN_CONTEXT]
-    matching = [text for text in examples if known.pattern.search(text)]
+    pattern = re.compile(known.pattern, re.ASCII)
+    matching = [text for text in examples if pattern.search(text)]
 
     assert matching or known.label == "slack-token"
     for text in matching:
-        if MASKED_GROUP not in known.pattern.groupindex:
+        if MASKED_GROUP not in pattern.groupindex:
             assert hint.search(text), text
             assert hint.search(json.dumps("\n" + text)), text
 
