@@ -30,6 +30,8 @@ class Capabilities:
     cancel: bool = False
     #: Use tools that Bridge offers over MCP.
     mcp: bool = False
+    #: Does nothing but run the command that a task names, so that a task without one is no task for it.
+    needs_command: bool = False
 
 
 class FailureClass(StrEnum):
