@@ -21,7 +21,7 @@ VENV_STAMP := $(if $(PYTHON),$(STAMPS)/venv-$(notdir $(PYTHON)),$(or \
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
 
 demo: $(STAMPS)/runtime
 	$(BIN)/bridge demo
