@@ -206,11 +206,12 @@ def _state(location: RepositoryLocation, seen: _Seen) -> RepositoryState:
 def _ref(location: RepositoryLocation, branch: bytes | None) -> str | None:
     if branch is None:
         return None
-    if branch.startswith(b"refs/"):
-        # A branch may be called "refs/…", and HEAD may point outside refs/heads: the file tells them apart.
+    if branch.startswith(b"refs/") or branch == b"(null)":
+        # A branch may be called "refs/…", and HEAD may point outside refs/heads (for which git 2.39 may print
+        # "(null)"): the file tells them apart.
         head = read_pointer(location.git_dir / "HEAD") or b""
-        if head.startswith(b"ref:") and head[4:].strip() == branch:
-            return plain_path(branch)
+        if head.startswith(b"ref:"):
+            return plain_path(head[4:].strip())
     return plain_path(b"refs/heads/" + branch)
 
 
