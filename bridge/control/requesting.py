@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.adapters.base import Evidence
+from bridge.adapters.registry import harness
 from bridge.agents.models import Agent
 from bridge.agents.ownership import normalise
 from bridge.agents.policy import (
@@ -23,11 +24,11 @@ from bridge.agents.policy import (
     RunningWorker,
     Verdict,
     WriteMode,
-    policy_input,
 )
+from bridge.agents.policy_input import PolicyInput
 from bridge.control import store as rows
 from bridge.control.controller import Controller
-from bridge.control.delegation import Delegation, DelegationStatus
+from bridge.control.delegation import Delegation, DelegationStatus, Request
 from bridge.control.errors import BaseUnavailable, UncommittedWork
 from bridge.control.evidence import resolve_all
 from bridge.control.recording import RecordingTransaction
@@ -35,13 +36,16 @@ from bridge.conversations.models import EntryDraft
 from bridge.foundation.errors import BridgeError
 from bridge.git.commits import preserve
 from bridge.git.observe import Observation
+from bridge.git.paths import plain_path
 from bridge.semantics.results import check_output_schema
 from bridge.semantics.stamps import UNBORN
 from bridge.workspaces.models import Workspace
 from bridge.workspaces.store import save_state
 
-#: Where the snapshot of carried work is kept, and where a worker's own commits end up.
-CARRIED_REF = "refs/bridge/carried/{delegation_id}"
+#: Paths of uncommitted work that a refusal names.
+MAX_NAMED_PATHS = 20
+#: Where the snapshot of carried work is kept.
+CARRIED_REF = "refs/bridge/tasks/{delegation_id}/carried"
 
 
 class DirtyMode(StrEnum):
@@ -73,6 +77,10 @@ class Orchestration:
         """Top level of the parent's checkout."""
         return self.workspace.folder
 
+    def of_plan(self, plan_id: str) -> Orchestration:
+        """Return the same orchestration as part of a recorded plan."""
+        return replace(self, plan_id=plan_id)
+
 
 @dataclass(frozen=True, slots=True)
 class Approved:
@@ -99,7 +107,9 @@ def policy_request(orchestration: Orchestration, delegation: Delegation, needs: 
     )
 
 
-def policy_facts(running: Sequence[DelegationRequest], ended: Mapping[str, DelegationStatus], started: int) -> PolicyFacts:
+def policy_facts(
+    running: Sequence[DelegationRequest], ended: Mapping[str, DelegationStatus], started: int
+) -> PolicyFacts:
     """Return what is the case now: who runs, who succeeded, who did not, how many were started in all."""
     return PolicyFacts(
         running=tuple(
@@ -113,24 +123,36 @@ def policy_facts(running: Sequence[DelegationRequest], ended: Mapping[str, Deleg
     )
 
 
-def check_startable(orchestration: Orchestration, requests: Iterable[Delegation]) -> None:
-    """Check, before anything is recorded or started, what would keep all or some of the delegations from starting.
+def check_startable(
+    controller: Controller, checkout: Path, session_id: str | None, *, dirty: DirtyMode, requests: Iterable[Request]
+) -> Observation:
+    """Check, before anything is recorded or started, what would keep any of the requests from starting.
+
+    Returns the observation of the checkout that the check was made on. Without a session no evidence belongs to
+    the asker, so any that is cited is refused.
 
     Raises
     ------
     BaseUnavailable, UncommittedWork
         If the checkout offers no base to start from.
     ReferenceNotFound, ReferenceForeignSession, ReferenceNotAResult, ReferenceNotOnActiveBranch, …
-        If a delegation cites evidence that cannot be cited.
+        If a request cites what cannot be cited.
     InvalidOutputSchema
         If an output schema cannot be used.
+    InvalidOwnedPath, UnknownHarness
+        If a request names such.
     """
-    _require_base(orchestration, orchestration.controller.observer.observe_exactly(orchestration.checkout))
-    for delegation in requests:
-        if delegation.request.output_schema is not None:
-            check_output_schema(dict(delegation.request.output_schema))
-        with orchestration.controller.store.read() as connection:
-            resolve_all(connection, orchestration.session_id, delegation.request.evidence)
+    observation = controller.observer.observe_exactly(checkout)
+    require_base(checkout, observation, dirty)
+    for request in requests:
+        harness(request.harness)
+        for path in request.owned_paths:
+            normalise(path)
+        if request.output_schema is not None:
+            check_output_schema(dict(request.output_schema))
+        with controller.store.read() as connection:
+            resolve_all(connection, session_id, request.evidence)
+    return observation
 
 
 def ask(
@@ -147,20 +169,18 @@ def ask(
     observation = controller.observer.observe_exactly(orchestration.checkout)
     decision: dict[str, Any] = {
         **considered.decision.to_json(),
-        "input": policy_input(considered.request, considered.facts, orchestration.limits),
+        "input": PolicyInput(considered.request, considered.facts, orchestration.limits).to_json(),
     }
-    refusal: BridgeError | None = None
     approved: Approved | None = None
     if considered.decision.outcome is Verdict.APPROVED:
         try:
             approved = _base_and_evidence(orchestration, delegation, observation, needed_results)
         except BridgeError as error:
-            refusal = error
             decision |= {"outcome": "rejected", "reason": error.code, "explanation": error.message}
 
     def record(recording: RecordingTransaction) -> Delegation:
         save_state(recording.tx, observation, recording.moment)
-        return _record_request(recording, orchestration, delegation, observation, decision, approved)
+        return _record_request(recording, orchestration, delegation, observation, decision=decision, approved=approved)
 
     updated = controller.recorder.transact(record)
     return updated if approved is None else replace(approved, delegation=updated)
@@ -172,7 +192,7 @@ def _base_and_evidence(
     references = [*needed_results, *delegation.request.evidence]
     with orchestration.controller.store.read() as connection:
         evidence = resolve_all(connection, orchestration.session_id, references)
-    head = _require_base(orchestration, observation)
+    head = require_base(orchestration.checkout, observation, orchestration.dirty)
     is_carried = orchestration.dirty is DirtyMode.CARRY and not observation.is_clean
     if is_carried and delegation.request.write_mode != WriteMode.SHARED:
         head = preserve(
@@ -184,27 +204,33 @@ def _base_and_evidence(
     return Approved(delegation, evidence, head, is_carried)
 
 
-def _require_base(orchestration: Orchestration, observation: Observation) -> str:
-    state = observation.state
+def require_base(checkout: Path, observation: Observation, dirty: DirtyMode) -> str:
+    """Return the commit that a worker would start from, as stamped.
+
+    Raises
+    ------
+    BaseUnavailable
+        If the state is unknown or there is no commit yet.
+    UncommittedWork
+        If there is some and it is to be refused.
+    """
+    state, shown = observation.state, os.fsdecode(checkout)
     if state is None:
         detail = f": {observation.detail}" if observation.detail else ""
         raise BaseUnavailable(
-            f"The state of {str(orchestration.checkout)!r} is unknown ({observation.unknown}{detail}). "
-            "Nothing was started.",
-            details={"reason": str(observation.unknown), "path": os.fspath(orchestration.checkout)},
+            f"The state of {shown!r} is unknown ({observation.unknown}{detail}). Nothing was started.",
+            details={"reason": str(observation.unknown), "path": shown},
         )
     if state.head == UNBORN:
         raise BaseUnavailable(
-            f"{str(orchestration.checkout)!r} has no commit yet, so a worker has nothing to start from. "
-            "Nothing was started.",
-            details={"reason": UNBORN, "path": os.fspath(orchestration.checkout)},
+            f"{shown!r} has no commit yet, so a worker has nothing to start from. Nothing was started.",
+            details={"reason": UNBORN, "path": shown},
         )
-    if orchestration.dirty is DirtyMode.REFUSE and not observation.is_clean:
-        paths = [] if observation.manifest is None else [row.path for row in observation.manifest.rows]
+    if dirty is DirtyMode.REFUSE and not observation.is_clean:
+        paths = [] if observation.manifest is None else [plain_path(row.path) for row in observation.manifest.rows]
         raise UncommittedWork(
-            f"{len(paths)} paths of {str(orchestration.checkout)!r} are not committed, and a worker would not see "
-            "them. Nothing was started.",
-            details={"paths": [os.fsdecode(path) for path in paths[:20]], "count": len(paths)},
+            f"{len(paths)} paths of {shown!r} are not committed, and a worker would not see them. Nothing was started.",
+            details={"paths": paths[:MAX_NAMED_PATHS], "count": len(paths)},
         )
     return state.head
 
@@ -214,6 +240,7 @@ def _record_request(
     orchestration: Orchestration,
     delegation: Delegation,
     observation: Observation,
+    *,
     decision: Mapping[str, Any],
     approved: Approved | None,
 ) -> Delegation:

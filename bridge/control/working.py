@@ -20,6 +20,7 @@ from bridge.control.delegation import Attempt, Delegation, DelegationStatus
 from bridge.control.settlement import AttemptOutcome
 from bridge.conversations.models import EntryDraft
 from bridge.process.identity import ProcessIdentity
+from bridge.semantics.kinds import ELIGIBLE, HIDDEN, Visibility
 from bridge.semantics.results import ResultCheck, validate_result
 from bridge.workspaces.store import save_state
 
@@ -185,7 +186,9 @@ class _Sink:
 
     def _record(self, event: AdapterEvent) -> None:
         observation = self._controller.observer.observe(self._assigned.worktree)
-        visibility = None if event.is_hidden is None else ("hidden" if event.is_hidden else "eligible")
+        visibility: Visibility | None = None
+        if event.is_hidden is not None:
+            visibility = HIDDEN if event.is_hidden else ELIGIBLE
         draft = EntryDraft(
             kind=event.kind,
             payload=dict(event.payload),
@@ -203,5 +206,3 @@ class _Sink:
 
 def _ignore(_value: object) -> None:
     """Drop a result that a callback may not return."""
-
-
