@@ -179,8 +179,8 @@ from bridge.process.identity import Marker
 here = Path({str(tmp_path)!r})
 async def main():
     child = await spawn(["/bin/sh", "-c", "sleep 20 & echo $! > pid; wait"],
-                        cwd=here, environment={{"PATH": "/bin:/usr/bin"}}, stdout_path=here / "out", stderr_path=here / "err",
-                        marker=Marker({marker.value!r}))
+                        cwd=here, environment={{"PATH": "/bin:/usr/bin"}}, stdout_path=here / "out",
+                        stderr_path=here / "err", marker=Marker({marker.value!r}))
     (here / "leader").write_text(f"{{child.pid}}\\n")
     await child.wait()
 anyio.run(main)
