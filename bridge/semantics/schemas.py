@@ -150,11 +150,7 @@ def field_errors(compiled: jsonschema_rs.Validator, value: Any, *, limit: int = 
     if is_valid(compiled, plain):
         return []
     found: list[FieldError] = []
-<<<<<<< HEAD
-    for error in islice(compiled.iter_errors(plain_copy(value)), limit):
-=======
-    for error in islice(compiled.iter_errors(plain), MAX_FIELD_ERRORS):
->>>>>>> work/semantics
+    for error in islice(compiled.iter_errors(plain), limit):
         found.extend(_describe(error))
     return found[:limit]
 
