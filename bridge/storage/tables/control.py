@@ -67,10 +67,13 @@ class DelegationRow(Row, table=True):
     status: str
     base_commit: str | None = None
     result_commit: str | None = None
+    worker_commit: str | None = None
     result_ref: str | None = None
     adoption_status: str | None = None
     adoption_commit: str | None = None
     kept_reason: str | None = None
+    #: When somebody asked for its end; the controller that runs it looks now and then.
+    cancel_requested_at: str | None = None
     created_at: str
     updated_at: str
     finished_at: str | None = None
