@@ -10,7 +10,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -225,6 +225,11 @@ def compare(
     except (GitFailed, GitTimedOut, GitMissing) as error:
         reason = UnknownReason.TIMED_OUT if isinstance(error, GitTimedOut) else UnknownReason.GIT_FAILED
         return unknown_report(Unknown(reason, Side.NOW, detail=error.message), then=then, now=now)
+
+
+def reranked(report: DivergenceReport, touched: Touched) -> DivergenceReport:
+    """Return a report as another conversation with the same stamp sees it: the same facts in another order."""
+    return replace(report, changes=tuple(ranked([change.difference for change in report.changes], touched)))
 
 
 @dataclass(frozen=True, slots=True)
