@@ -56,6 +56,12 @@ def bridge_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Async tests run on asyncio alone, the only event loop that Bridge is run on."""
+    return "asyncio"
+
+
 class GitRepository:
     """A real repository for a test; every method runs the git program."""
 

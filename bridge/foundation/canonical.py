@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import orjson
@@ -29,16 +30,30 @@ _OPTIONS = (
 )
 
 
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
+
+
 class FloatLiteral(float):
-    """A float that remembers the text it was read from, so that ``1.0`` and ``1e0`` stay what they were."""
+    """A float that remembers the text it was read from, so that ``1.0`` and ``1e0`` stay what they were.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a number as JSON writes it: what it is written back as must be JSON.
+    """
 
     __slots__ = ("literal",)
     literal: str
 
     def __new__(cls, literal: str) -> FloatLiteral:
+        if not _NUMBER.fullmatch(literal):
+            raise ValueError(f"not a JSON number: {literal[:40]!r}")
         number = super().__new__(cls, literal)
         number.literal = literal
         return number
+
+    def __getnewargs__(self) -> tuple[str]:  # type: ignore[override]  # float's own gives back a float; copies need the text
+        return (self.literal,)
 
 
 def _fragment(value: object) -> orjson.Fragment:
@@ -78,10 +93,13 @@ def parse_json(text: str | bytes) -> Any:
     Raises
     ------
     NotCanonical
-        If the text is not JSON, repeats a key, holds ``NaN`` or ``Infinity``, is not UTF-8, or nests too deep.
+        If the text is not JSON, repeats a key, holds ``NaN`` or ``Infinity``, a number beyond the range of a
+        double or of 64-bit integers, or a lone surrogate, is not UTF-8, or nests too deep.
     """
     try:
         decoded = text.decode("utf-8") if isinstance(text, bytes) else text
+        if not decoded.isascii():
+            decoded.encode("utf-8")
         value = json.loads(
             decoded,
             parse_float=_parse_float,
@@ -90,11 +108,15 @@ def parse_json(text: str | bytes) -> Any:
         )
     except UnicodeDecodeError as error:
         raise NotCanonical(f"The text is not UTF-8 (byte {error.start}).") from error
+    except UnicodeEncodeError as error:
+        raise NotCanonical(f"The text holds a lone surrogate (character {error.start}).") from error
     except RecursionError as error:
         raise NotCanonical(f"The text nests deeper than {MAX_DEPTH} levels.") from error
     except ValueError as error:
         raise NotCanonical(f"The text is not JSON: {error}.") from error
     _check(value, 0)
+    if "\\u" in decoded:
+        canonical_bytes(value)  # the only other way to a lone surrogate is its escape
     return value
 
 

@@ -19,7 +19,7 @@ from bridge.git import contents, porcelain
 from bridge.git.errors import BareRepository, GitFailed, GitMissing, GitTimedOut, NotARepository
 from bridge.git.manifest import ABSENT_MODE, ContentKind, Manifest, ManifestRow
 from bridge.git.meaning import MeaningSettings, meaning_settings
-from bridge.git.paths import plain_path
+from bridge.git.paths import display_path, plain_path
 from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, child_environment, run_git, stderr_tail
 from bridge.git.repository import RepositoryLocation, discover, read_pointer
 from bridge.git.unobserved import unobserved_paths
@@ -206,11 +206,12 @@ def _state(location: RepositoryLocation, seen: _Seen) -> RepositoryState:
 def _ref(location: RepositoryLocation, branch: bytes | None) -> str | None:
     if branch is None:
         return None
-    if branch.startswith(b"refs/"):
-        # A branch may be called "refs/…", and HEAD may point outside refs/heads: the file tells them apart.
+    if branch.startswith(b"refs/") or branch == b"(null)":
+        # A branch may be called "refs/…", and HEAD may point outside refs/heads (for which git 2.39 may print
+        # "(null)"): the file tells them apart.
         head = read_pointer(location.git_dir / "HEAD") or b""
-        if head.startswith(b"ref:") and head[4:].strip() == branch:
-            return plain_path(branch)
+        if head.startswith(b"ref:"):
+            return plain_path(head[4:].strip())
     return plain_path(b"refs/heads/" + branch)
 
 
@@ -261,6 +262,32 @@ def _look(location: RepositoryLocation, run: _Run, *, depth: int) -> _Seen:
                     UnknownReason.UNREADABLE_PATH, path=error.path, detail="it changes while it is read"
                 ) from error
     raise AssertionError("unreachable")
+
+
+def read_status(
+    location: RepositoryLocation, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+) -> porcelain.StatusOutput:
+    """Return git's status without contents, for callers that need the list and not the stamp.
+
+    Raises
+    ------
+    GitFailed, GitTimedOut, GitMissing
+        If git gives no answer, or one that leaves something out.
+    BareRepository
+        If there is no work tree.
+    """
+    root = location.root
+    run = _Run(time.monotonic() + timeout_seconds, timeout_seconds)
+    try:
+        return porcelain.parse_status(_status(location, run))
+    except _Unknown as unknown:
+        name = "" if unknown.path is None else f" about {display_path(unknown.path)}"
+        raise GitFailed(
+            f"git status in {str(root)!r} cannot tell the state of all files{name}: {unknown.detail}.",
+            details={"stderr": unknown.detail, "path": None if unknown.path is None else plain_path(unknown.path)},
+        ) from unknown
+    except porcelain.PorcelainMalformed as error:
+        raise GitFailed(f"git status in {str(root)!r} gave an answer that cannot be read: {error}.") from error
 
 
 def _status(location: RepositoryLocation, run: _Run) -> bytes:

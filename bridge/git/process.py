@@ -11,9 +11,11 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from bridge.git.errors import GitFailed, GitMissing, GitTimedOut
 
@@ -136,10 +138,7 @@ def run_git(
             stdout, stderr = process.communicate(stdin, timeout=timeout_seconds)
         except subprocess.TimeoutExpired as error:
             _end_group(process)
-            raise GitTimedOut(
-                f"git {_name(arguments)} in {str(cwd)!r} did not end within {timeout_seconds:g} s and was stopped.",
-                details={"command": _shown(arguments), "timeout_seconds": timeout_seconds},
-            ) from error
+            raise timed_out(arguments, cwd, timeout_seconds) from error
         except BaseException:
             _end_group(process)
             raise
@@ -147,6 +146,53 @@ def run_git(
     if output.status not in accepted:
         raise failed(output, arguments, cwd)
     return output
+
+
+@contextlib.contextmanager
+def stream_git(
+    arguments: Sequence[str | bytes | Path], *, cwd: Path, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+) -> Iterator[IO[bytes]]:
+    """Run ``git ARGUMENTS`` and yield its standard output while it runs; leaving the block ends the process.
+
+    For answers of which the beginning may be enough. How git ended is not looked at: the reader must know by what
+    it read whether it was all.
+
+    Raises
+    ------
+    GitMissing, GitFailed
+        If git could not be started.
+    GitTimedOut
+        On leaving the block, if the time limit ended the process.
+    """
+    command = ["git", *BASE_OPTIONS, *arguments]
+    process = _start(command, cwd, child_environment(), has_stdin=False, keep_stderr=False)
+    expired = threading.Event()
+
+    def expire() -> None:
+        expired.set()
+        _end_group(process)
+
+    timer = threading.Timer(timeout_seconds, expire)
+    timer.daemon = True
+    with process:
+        if process.stdout is None:
+            raise AssertionError("a started git has a standard output")
+        timer.start()
+        try:
+            yield process.stdout
+        finally:
+            timer.cancel()
+            _end_group(process)
+            if expired.is_set():
+                raise timed_out(arguments, cwd, timeout_seconds)
+
+
+def timed_out(arguments: Sequence[str | bytes | Path], cwd: Path, timeout_seconds: float) -> GitTimedOut:
+    """Return the error for a call that the time limit ended."""
+    return GitTimedOut(
+        f"git {_name(arguments)} in {str(cwd)!r} did not end within {timeout_seconds:g} s and was stopped.",
+        details={"command": _shown(arguments), "timeout_seconds": timeout_seconds},
+    )
 
 
 def failed(output: GitOutput, arguments: Sequence[str | bytes | Path], cwd: Path) -> GitFailed:
@@ -165,7 +211,12 @@ def stderr_tail(stderr: bytes) -> str:
 
 
 def _start(
-    command: Sequence[str | bytes | Path], cwd: Path, environment: Mapping[str, str], *, has_stdin: bool
+    command: Sequence[str | bytes | Path],
+    cwd: Path,
+    environment: Mapping[str, str],
+    *,
+    has_stdin: bool,
+    keep_stderr: bool = True,
 ) -> subprocess.Popen[bytes]:
     try:
         # A session of its own: git cannot prompt on a terminal, Ctrl-C reaches it only through us, and filters
@@ -176,7 +227,7 @@ def _start(
             env=environment,
             stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.PIPE if keep_stderr else subprocess.DEVNULL,
             start_new_session=True,
         )
     except OSError as error:
