@@ -13,14 +13,15 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.make
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
-# Another interpreter means another environment.
-VENV_STAMP := $(STAMPS)/venv-$(or $(notdir $(PYTHON)),default)
+# A named interpreter that differs from the one before means a new environment; without a name any will do.
+VENV_STAMP := $(if $(PYTHON),$(STAMPS)/venv-$(notdir $(PYTHON)),$(or \
+    $(firstword $(wildcard $(STAMPS)/venv-*)),$(STAMPS)/venv-default))
 
 .PHONY: demo test lint format types layers docs docs-check check bench clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
 
 demo: $(STAMPS)/runtime
 	$(BIN)/bridge demo
@@ -59,7 +60,7 @@ clean:
 
 # The stamps lie inside the environment, so that removing it removes them. Nothing below them touches the network
 # again until pyproject.toml changes.
-$(VENV_STAMP): scripts/set_up.sh
+$(VENV_STAMP): | scripts/set_up.sh
 	sh scripts/set_up.sh $(VENV) $(PYTHON)
 	@mkdir -p $(STAMPS)
 	@touch $@

@@ -19,6 +19,8 @@ command -v git >/dev/null 2>&1 || fail "git was not found." "Install git 2.38 or
 
 if [ -n "$wanted" ]; then
     command -v "$wanted" >/dev/null 2>&1 || fail "$wanted was not found." "Name another: make PYTHON=python3.12 …"
+    "$wanted" -c '' >/dev/null 2>&1 || fail "$wanted does not run: $("$wanted" -V 2>&1 | head -n 1)" \
+        "Name another: make PYTHON=/path/to/python3.12 …"
     new_enough "$wanted" || fail "$wanted is $("$wanted" -V 2>&1); Bridge needs Python 3.11 or newer." \
         "Name another: make PYTHON=python3.12 …"
     python=$wanted
@@ -30,7 +32,7 @@ else
             break
         fi
     done
-    [ -n "$python" ] || fail "No Python 3.11 or newer was found (python3 is $(python3 -V 2>&1 || echo missing))." \
+    [ -n "$python" ] || fail "No Python 3.11 or newer was found (python3 is $(python3 -V 2>/dev/null || echo missing))." \
         "Install one, or name it: make PYTHON=/path/to/python3.12 …"
 fi
 

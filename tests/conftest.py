@@ -7,6 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No example is too slow: a busy machine must not fail a test.
+settings.register_profile("bridge", deadline=None)
+settings.load_profile("bridge")
 
 #: A fixed identity and fixed times, so that commit ids are the same on every machine.
 GIT_ENVIRONMENT = {

@@ -30,6 +30,8 @@ class Capabilities:
     cancel: bool = False
     #: Use tools that Bridge offers over MCP.
     mcp: bool = False
+    #: Does nothing but run the command that a task names, so that a task without one is no task for it.
+    needs_command: bool = False
 
 
 class FailureClass(StrEnum):
@@ -118,6 +120,8 @@ class TaskRequest:
         From SIGTERM to SIGKILL.
     output_limit_bytes
         What it may print.
+    previous_errors
+        What was wrong with the result of the attempt before, field by field; empty on the first.
     """
 
     delegation_id: str
@@ -139,6 +143,7 @@ class TaskRequest:
     timeout_seconds: float | None = None
     grace_seconds: float = DEFAULT_GRACE_SECONDS
     output_limit_bytes: int = DEFAULT_OUTPUT_LIMIT_BYTES
+    previous_errors: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ RESULT_VARIABLE = "BRIDGE_RESULT"
 MAX_SUMMARY_LINES = 20
 MAX_SUMMARY_BYTES = 4096
 
-_CAPABILITIES = Capabilities(cancel=True)
+_CAPABILITIES = Capabilities(cancel=True, needs_command=True)
 _FAILURES: Mapping[EndReason, FailureClass] = {
     EndReason.TIMED_OUT: FailureClass.TIMED_OUT,
     EndReason.CANCELLED: FailureClass.CANCELLED,

@@ -105,6 +105,7 @@ def request_bytes(task: TaskRequest, folder: TaskFolder, evidence_paths: list[Pa
             "output_schema": None if task.output_schema is None else dict(task.output_schema),
             "result_path": str(folder.result),
             "timeout_seconds": task.timeout_seconds,
+            "previous_errors": [dict(error) for error in task.previous_errors],
         }
     )
 

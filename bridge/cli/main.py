@@ -136,6 +136,10 @@ def _run(words: list[str], output: Output, environment: Mapping[str, str]) -> in
     program = _program_name()
     if environment.get(f"_{program.upper()}_COMPLETE"):
         # A shell asks for completions: typer answers on stdout and exits.
+        from typer.completion import get_completion_inspect_parameters
+
+        # Called for what it does on the way: it registers the shells that typer can answer.
+        get_completion_inspect_parameters()
         group.main(words, prog_name=program)
     if not words:
         words = ["--help"]

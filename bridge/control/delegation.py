@@ -144,6 +144,8 @@ class Delegation:
     controller_id: str | None = None
     base_commit: str | None = None
     result_commit: str | None = None
+    #: The worker's own last commit; differs from the result where that was preserved by Bridge.
+    worker_commit: str | None = None
     result_ref: str | None = None
     adoption_status: AdoptionStatus | None = None
     adoption_commit: str | None = None

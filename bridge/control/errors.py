@@ -5,6 +5,15 @@ from __future__ import annotations
 from bridge.foundation.errors import BridgeError
 
 
+class InvalidPlan(BridgeError):
+    """Raised when a plan file cannot be run; ``details["problems"]`` lists everything found, by line."""
+
+    code = "invalid_plan"
+    exit_status = 109
+    summary = "A plan file cannot be run: its TOML, a key, a value or a dependency is wrong."
+    default_hint = "Mend the lines named; docs/plan-file.md describes every key."
+
+
 class ReferenceNotFound(BridgeError):
     """Raised when an evidence reference names no entry."""
 

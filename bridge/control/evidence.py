@@ -34,13 +34,14 @@ MAX_REFERENCES = 16
 MAX_EVIDENCE_BYTES = 8 * 1024 * 1024
 
 
-def resolve_evidence(connection: Connection, session_id: str, reference: str) -> Evidence:
+def resolve_evidence(connection: Connection, session_id: str | None, reference: str) -> Evidence:
     """Return a result's exact stored payload for use in a session.
 
     Parameters
     ----------
     session_id
-        The session that cites: a parent's, whose active branch decides.
+        The session that cites: a parent's, whose active branch decides. None for one that is yet to be made,
+        to which nothing belongs.
     reference
         Full entry id of a ``worker.result``.
 
@@ -54,10 +55,11 @@ def resolve_evidence(connection: Connection, session_id: str, reference: str) ->
         If the result broke its contract, so that it proves nothing.
     """
     entry = _find(connection, reference)
-    if not belongs_to_session(connection, session_id, entry.id):
+    if session_id is None or not belongs_to_session(connection, session_id, entry.id):
+        asker = "the one that is to be made" if session_id is None else short_session(session_id)
         raise ReferenceForeignSession(
-            f"{short_entry(entry.id)} belongs to another session than {short_session(session_id)}, "
-            "so it may not be cited. Nothing was started.",
+            f"{short_entry(entry.id)} belongs to another session than {asker}, so it may not be cited. "
+            "Nothing was started.",
             details={"reference": entry.id, "session_id": session_id},
         )
     meaning = interpret(entry.semantic_schema_version, entry.kind, entry.payload_text, entry_id=entry.id)
@@ -81,7 +83,7 @@ def resolve_evidence(connection: Connection, session_id: str, reference: str) ->
     return Evidence(reference=entry.id, payload=payload, digest=digest_hex(payload))
 
 
-def resolve_all(connection: Connection, session_id: str, references: Sequence[str]) -> tuple[Evidence, ...]:
+def resolve_all(connection: Connection, session_id: str | None, references: Sequence[str]) -> tuple[Evidence, ...]:
     """Resolve references in their order, each once.
 
     Raises

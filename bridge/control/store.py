@@ -123,6 +123,20 @@ def delegation_by_id(connection: Connection, delegation_id: str) -> Delegation |
     return None if row is None else _delegation(row)
 
 
+def require_delegation(connection: Connection, delegation_id: str) -> Delegation:
+    """Return one delegation that is known to exist.
+
+    Raises
+    ------
+    LookupError
+        If it does not; a fault of the caller, not a condition.
+    """
+    found = delegation_by_id(connection, delegation_id)
+    if found is None:
+        raise LookupError(f"no delegation {delegation_id}")
+    return found
+
+
 def delegations_like(connection: Connection, reference: str) -> list[Delegation]:
     """Return the delegations whose id begins with, or whose name is, the reference; newest first."""
     escaped = reference.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

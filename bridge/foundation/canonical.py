@@ -16,7 +16,7 @@ import orjson
 
 from bridge.foundation.errors import NotCanonical
 
-#: Deepest nesting of arrays and objects that has a canonical form.
+#: Deepest nesting of arrays and objects that has a canonical form; orjson itself writes 254.
 MAX_DEPTH = 200
 #: Integers that have a canonical form: what 64 bits hold, signed or unsigned.
 MIN_INTEGER = -(2**63)
@@ -63,7 +63,7 @@ def _fragment(value: object) -> orjson.Fragment:
 
 
 def canonical_bytes(value: Any) -> bytes:
-    """Return the canonical JSON of a value, UTF-8 encoded.
+    """Return the canonical JSON of a value, UTF-8 encoded. Enumerations and UUIDs are written as their value.
 
     Raises
     ------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,13 +69,22 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
     Raises
     ------
     InvalidConfiguration
-        If ``BRIDGE_HOME`` is relative, or ``config.toml`` is unreadable, not TOML, or holds an unknown key or
-        a value of the wrong type.
+        If ``BRIDGE_HOME`` is relative or cannot stand in a database URL, or ``config.toml`` is unreadable, not
+        TOML, or holds an unknown key or a value of the wrong type.
     """
     home = state_directory(environment)
     options = _read_config(home / CONFIG_FILE)
-    url = environment.get(DATABASE_VARIABLE) or f"sqlite:///{home / DATABASE_FILE}"
+    url = environment.get(DATABASE_VARIABLE) or _sqlite_url(home)
     return Settings(home=home, database_url=url, **options)
+
+
+def _sqlite_url(home: Path) -> str:
+    if "?" in str(home):
+        raise InvalidConfiguration(
+            f"The state directory {str(home)!r} has a question mark in its name, which a database URL cannot hold.",
+            hint=f"Set {HOME_VARIABLE} to another path.",
+        )
+    return f"sqlite:///{home / DATABASE_FILE}"
 
 
 def _read_config(path: Path) -> dict[str, float]:
@@ -83,13 +93,13 @@ def _read_config(path: Path) -> dict[str, float]:
             table = tomllib.load(file)
     except FileNotFoundError:
         return {}
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidConfiguration(f"{path}: {error}.", hint="Mend or remove the file.") from error
     options: dict[str, float] = {}
     for key, value in table.items():
         if key != "git_timeout_seconds":
             raise InvalidConfiguration(f"{path}: unknown key {key!r}.", hint="Known keys: git_timeout_seconds.")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
             raise InvalidConfiguration(f"{path}: {key} must be a positive number of seconds.")
         options[key] = float(value)
     return options

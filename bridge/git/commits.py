@@ -29,9 +29,9 @@ BRIDGE_IDENTITY = {
     "GIT_COMMITTER_NAME": "Bridge",
     "GIT_COMMITTER_EMAIL": "bridge@localhost",
 }
-#: Options of the call that fills the private index. Line-end warnings must not fail it, a split index would be
+#: Options of the calls that fill and read the private index. Line-end warnings must not fail it, a split index would be
 #: written into the user's git directory, and a nested repository is reported by us, not by advice.
-_ADD_OPTIONS = (
+_PRIVATE_INDEX_OPTIONS = (
     "-c",
     "core.safecrlf=false",
     "-c",
@@ -143,14 +143,17 @@ def _write_tree(location: RepositoryLocation, status: StatusOutput, timeout_seco
             shutil.copy2(location.git_dir / "index", private)
         environment = {"GIT_INDEX_FILE": str(private)}
         run_git(
-            [*_ADD_OPTIONS, "add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"],
+            [*_PRIVATE_INDEX_OPTIONS, "add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"],
             cwd=location.root,
             timeout_seconds=timeout_seconds,
             stdin=b"\0".join([b":(top)", *nested]),
             extra_environment=environment,
         )
         return run_git(
-            ["write-tree"], cwd=location.root, timeout_seconds=timeout_seconds, extra_environment=environment
+            [*_PRIVATE_INDEX_OPTIONS, "write-tree"],
+            cwd=location.root,
+            timeout_seconds=timeout_seconds,
+            extra_environment=environment,
         ).text
 
 

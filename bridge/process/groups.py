@@ -77,7 +77,12 @@ async def find_by_environment(name: str, value: str) -> list[ProcessIdentity]:
 
 async def end_marked(marker: Marker, *, grace_seconds: float = DEFAULT_GRACE_SECONDS) -> EndReport:
     """End every process that carries the marker: for a child that was started but never recorded."""
-    return await to_thread.run_sync(lambda: _end(None, grace_seconds, marker))
+    return await to_thread.run_sync(lambda: end_marked_blocking(marker, grace_seconds))
+
+
+def end_marked_blocking(marker: Marker, grace_seconds: float) -> EndReport:
+    """Do what :func:`end_marked` says, in the calling thread."""
+    return _end(None, grace_seconds, marker)
 
 
 def end_group_blocking(identity: ProcessIdentity, grace_seconds: float, marker: Marker | None = None) -> EndReport:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from bridge.foundation.canonical import canonical_bytes, parse_json
 from bridge.foundation.errors import NotCanonical
+from bridge.foundation.redaction import redact, redact_text
 from bridge.semantics.errors import InvalidOutputSchema
 from bridge.semantics.schemas import FieldError, field_errors, foreign_validator, validator
 
@@ -45,11 +46,11 @@ class ResultCheck:
     valid
         Whether it keeps the contract and the delegation's own output schema.
     value
-        The submitted object, floats as first written; None unless it is valid.
+        The submitted object after redaction, floats as first written; None unless it is valid.
     fields
         What is wrong, field by field, as JSON pointers into the submission; empty if it is valid.
     raw_text
-        What the worker wrote, for the record; bytes that are not UTF-8 appear as ``\\xff``. Not redacted.
+        What the worker wrote, for the record, after redaction; bytes that are not UTF-8 appear as ``\\xff``.
     is_raw_text_cut
         Whether ``raw_text`` holds only the first :data:`MAX_RESULT_BYTES` bytes.
     """
@@ -62,12 +63,15 @@ class ResultCheck:
 
 
 def validate_result(
-    raw: bytes, output_schema: dict[str, Any] | None = None, *, max_bytes: int = MAX_RESULT_BYTES
+    raw: bytes,
+    output_schema: dict[str, Any] | None = None,
+    *,
+    max_bytes: int = MAX_RESULT_BYTES,
 ) -> ResultCheck:
     """Read what a worker handed in: exactly one JSON object that keeps the contract, and nothing around it.
 
-    ``data`` must fit the output schema where it is present, and must be present in a completed result if there
-    is an output schema.
+    Secrets are masked before anything is checked, as in every write. ``data`` must fit the output schema where
+    it is present, and must be present in a completed result if there is an output schema.
 
     Parameters
     ----------
@@ -84,13 +88,13 @@ def validate_result(
         If the output schema itself is unusable; whatever the worker wrote never raises.
     """
     checker = None if output_schema is None else _compile(output_schema)
-    raw_text = raw[:max_bytes].decode("utf-8", errors="backslashreplace")
+    raw_text, _ = redact_text(raw[:max_bytes].decode("utf-8", errors="backslashreplace"))
     if len(raw) > max_bytes:
         return _refused([_whole(f"is larger than {max_bytes} bytes")], raw_text, is_raw_text_cut=True)
     if not raw.strip():
         return _refused([_whole("is empty")], raw_text)
     try:
-        value = parse_json(raw)
+        value = redact(parse_json(raw)).value
     except NotCanonical as error:
         return _refused([_whole(f"is not one plain JSON object: {error.message.rstrip('.')}")], raw_text)
     fields = field_errors(validator(SUBMISSION_SCHEMA), value)

@@ -143,8 +143,8 @@ def plain_copy(value: Any) -> Any:
     return orjson.loads(canonical_bytes(value))
 
 
-def field_errors(compiled: jsonschema_rs.Validator, value: Any) -> list[FieldError]:
-    """Return what is wrong with a value, field by field, at most :data:`MAX_FIELD_ERRORS`; empty if it is valid.
+def field_errors(compiled: jsonschema_rs.Validator, value: Any, *, limit: int = MAX_FIELD_ERRORS) -> list[FieldError]:
+    """Return what is wrong with a value, field by field, at most ``limit`` errors; empty if it is valid.
 
     Messages never quote the value, which may be large or secret.
 
@@ -156,9 +156,9 @@ def field_errors(compiled: jsonschema_rs.Validator, value: Any) -> list[FieldErr
     if is_valid(compiled, value):
         return []
     found: list[FieldError] = []
-    for error in islice(compiled.iter_errors(plain_copy(value)), MAX_FIELD_ERRORS):
+    for error in islice(compiled.iter_errors(plain_copy(value)), limit):
         found.extend(_describe(error))
-    return found[:MAX_FIELD_ERRORS]
+    return found[:limit]
 
 
 def pointer(path: list[str | int]) -> str:

@@ -184,3 +184,22 @@ def test_the_program_also_runs_as_a_module(bridge_cli):
         check=True,
     )
     assert done.stdout == f"bridge {__version__}\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(bridge_cli, shell):
+    script = bridge_cli(environment={"_BRIDGE_COMPLETE": f"source_{shell}"}).ok()
+    assert "_BRIDGE_COMPLETE" in script.stdout
+
+
+def test_completion_of_commands_and_options(bridge_cli):
+    def complete(words: str) -> list[str]:
+        asked = {
+            "_BRIDGE_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split(" ")) - 1),
+        }
+        return bridge_cli(environment=asked).ok().stdout.split()
+
+    assert "doctor" in complete("bridge doc")
+    assert "--json" in complete("bridge doctor --")

@@ -35,6 +35,6 @@ def test_a_module_keeps_the_rules(path):
             assert body, f"line {node.lineno}: an except that hides"
     for number, line in enumerate(text.splitlines(), 1):
         if re.search(r"#\s*(noqa|type:\s*ignore)", line):
-            assert re.search(r"(noqa: [A-Z0-9, ]+|type: ignore\[[\w, -]+\])\s+# \S", line), (
-                f"line {number}: name the rule and the reason: # noqa: X123  # why"
+            assert re.search(r"(noqa: [A-Z0-9, ]+|type: ignore\[[\w, -]+\])\s+(#|-) \S", line), (
+                f"line {number}: name the rule and the reason: # noqa: X123 - why"
             )

@@ -67,6 +67,7 @@ class DelegationRow(Row, table=True):
     status: str
     base_commit: str | None = None
     result_commit: str | None = None
+    worker_commit: str | None = None
     result_ref: str | None = None
     adoption_status: str | None = None
     adoption_commit: str | None = None

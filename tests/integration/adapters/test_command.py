@@ -103,6 +103,7 @@ async def test_request_tells_everything_and_keeps_its_published_contract(make: M
         output_schema={"type": "object"},
         additions={"PLAN_SAYS": "so"},
         attempt=2,
+        previous_errors=({"path": "/data/n", "message": "must be an integer"},),
     )
     outcome = await CommandHarness().run(task, Recorder())
     assert outcome.failure is None
@@ -112,6 +113,7 @@ async def test_request_tells_everything_and_keeps_its_published_contract(make: M
     assert request["acceptance_criteria"] == ["tests pass"]
     assert (request["write"], request["owned_paths"], request["base_commit"]) == ("shared", ["src"], "a" * 40)
     assert (request["role"], request["attempt"], request["output_schema"]) == ("verification", 2, {"type": "object"})
+    assert request["previous_errors"] == [{"path": "/data/n", "message": "must be an integer"}]
     assert request["evidence"][0]["payload"] == json.loads(payload)
     assert outcome.stdout_path.read_text().strip() == str(task.worktree.resolve())
     names = {line.partition("=")[0] for line in (task.worktree / "env.txt").read_text().splitlines()}
