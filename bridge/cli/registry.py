@@ -58,5 +58,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("back", "Go back to the entry before the head; no file is touched", "goto:back"),
     CommandSpec("label", "Name an entry, or take a name from it", "label:label"),
     CommandSpec("context", "Print the context that a session's active path restores", "context:context"),
+    CommandSpec("status", "Compare the files with the last entry of each session", "status:status"),
+    CommandSpec("diff", "Show which paths differ between an entry's stamp and now", "diff:diff"),
     CommandSpec("doctor", "Check this machine, this installation and the state directory", "doctor:doctor"),
 )
