@@ -174,3 +174,12 @@ class DuplicateTask(BridgeError):
     exit_status = 103
     summary = "A delegation's result is recorded already; a result is recorded once."
     default_hint = "Read it: bridge task show TASK"
+
+
+class KindWithoutText(BridgeError):
+    """Raised when plain text is offered for a kind of entry that has no field for it."""
+
+    code = "kind_without_text"
+    exit_status = 104
+    summary = "Plain text was given for a kind of entry that no single text makes up; nothing was written."
+    default_hint = "Give the payload as JSON: --payload FILE, or --payload - for standard input."

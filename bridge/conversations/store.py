@@ -105,18 +105,25 @@ def get_session(connection: Connection, session_id: str) -> Session | None:
 def list_sessions(
     connection: Connection,
     *,
-    workspace_ids: Sequence[str] | None = None,
+    workspace_ids: Sequence[str | None] | None = None,
     kinds: Sequence[str] | None = None,
+    statuses: Sequence[str] | None = None,
     parent_session_id: str | None = None,
     limit: int | None = None,
     offset: int = 0,
 ) -> list[Session]:
-    """Return sessions, the last touched first; without ``kinds`` all kinds, without ``workspace_ids`` all places."""
+    """Return sessions, the last touched first; each condition narrows, none means all.
+
+    None among ``workspace_ids`` stands for the sessions without a workspace.
+    """
     query = _session_query()
     if workspace_ids is not None:
-        query = query.where(_S.workspace_id.in_(workspace_ids))
+        places = _S.workspace_id.in_([place for place in workspace_ids if place is not None])
+        query = query.where(or_(places, _S.workspace_id.is_(None)) if None in workspace_ids else places)
     if kinds is not None:
         query = query.where(_S.kind.in_(kinds))
+    if statuses is not None:
+        query = query.where(_S.status.in_(statuses))
     if parent_session_id is not None:
         query = query.where(_S.parent_session_id == parent_session_id)
     latest = query.selected_columns.latest
