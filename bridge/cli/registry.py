@@ -39,6 +39,7 @@ class GroupSpec:
 
 
 COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
+    CommandSpec("demo", "Show the main job on a clone of a real repository, offline", "demo:demo"),
     CommandSpec("init", "Register a repository as a workspace", "init:init"),
     GroupSpec(
         "session",
