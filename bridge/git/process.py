@@ -47,6 +47,7 @@ BASE_OPTIONS = (
 )
 #: How long git may take to remove its lock files after SIGTERM before it is killed.
 GRACE_SECONDS = 2.0
+_EXIT_POLL_SECONDS = 0.001
 #: How much of the end of stderr an error carries.
 STDERR_TAIL_BYTES = 2_000
 #: Most that one read takes from a pipe; the kernel's own buffer is rarely larger.
@@ -229,7 +230,8 @@ def stream_git(
 
     def expire() -> None:
         expired.set()
-        _end_group(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
     timer = threading.Timer(timeout_seconds, expire)
     timer.daemon = True
@@ -241,6 +243,7 @@ def stream_git(
             yield process.stdout
         finally:
             timer.cancel()
+            timer.join()  # the process is not reaped while the timer may still send it a signal
             _end_group(process)
             if expired.is_set():
                 raise timed_out(arguments, cwd, timeout_seconds)
@@ -351,13 +354,21 @@ def _drain(poller: select.poll, parts: dict[int, list[bytes]], ended: int, deadl
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
     """End a git process and what it started; first politely, so that git removes its lock files."""
-    for number, patience in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, None)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        try:
-            process.wait(timeout=patience)
-        except subprocess.TimeoutExpired:
-            continue
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + GRACE_SECONDS
+    # Not reaped before the last signal: until then its id, which is the group's, belongs to nobody else.
+    while time.monotonic() < deadline and not _has_exited(process.pid):
+        time.sleep(_EXIT_POLL_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _has_exited(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
 def _name(arguments: Sequence[str | bytes | Path]) -> str:
