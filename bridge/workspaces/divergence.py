@@ -308,14 +308,17 @@ class _Comparison:
         """Return files listed now whose blob id may show that their content is not new."""
         listed_then = {row.path for row in facts.then.rows}
         files = [row for row in facts.now.rows if row.content_kind is ContentKind.FILE and row.worktree_status != b"."]
+        files = [row for row in files if row.path not in listed_then]
+        # What HEAD had can be on the disk although the path is listed, if HEAD or the index moved under it.
         moved = {changed.path for changed in commits or () if changed.status != "A"}
         moved |= {changed.old_path for changed in commits or () if changed.old_path is not None}
-        wanted = [row.path for row in files if row.path in moved and row.path not in listed_then]
+        moved |= {row.path for row in facts.now.rows if row.is_staged}
+        wanted = [row.path for row in files if row.path in moved]
         has_vanished = any(not row.is_present for row in facts.now.rows) or any(
             not fact.is_present for fact in facts.disk.values()
         )
         if has_vanished:
-            wanted += [row.path for row in files if row.is_untracked and row.path not in listed_then]
+            wanted += [row.path for row in files if row.is_untracked]
         return list(dict.fromkeys(wanted))[:MAX_HASHED_FILES]
 
     def _blobs(self, paths: Sequence[bytes]) -> dict[bytes, str]:

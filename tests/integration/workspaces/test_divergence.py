@@ -414,6 +414,7 @@ def test_a_file_taken_out_of_the_index_appears_once(repository):
     stamped = Stamped(repository)
     repository.git("rm", "-q", "--cached", "a.txt")
     assert stamped.changes() == {b"a.txt": ("changed", "clean", "untracked")}
+    assert not by_path(stamped.report())[b"a.txt"].is_content_changed
 
 
 @pytest.mark.parametrize("how", ["git mv", "mv", "commit", "edited commit"])
