@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from bridge.control.controller import Controller
 from bridge.control.delegation import Delegation, DelegationStatus, PlanRun, Request
 from bridge.control.delegations import carry_out
 from bridge.control.orchestrating import Start, begin
+from bridge.control.planfile import Plan
 from bridge.control.progress import Progress, ProgressSink, ignore_progress
 from bridge.control.recording import RecordingTransaction
 from bridge.control.requesting import Approved, DirtyMode, Orchestration, ask, policy_facts, policy_request
@@ -55,6 +56,48 @@ class PlanRequest:
     session_id: str | None = None
     dirty: DirtyMode = DirtyMode.REFUSE
     limits: PolicyLimits = field(default_factory=PolicyLimits)
+
+
+def request_of(plan: Plan, *, session_id: str | None = None, dirty: DirtyMode | None = None) -> PlanRequest:
+    """Return a plan file's plan as something to run.
+
+    Parameters
+    ----------
+    session_id
+        The session that delegates; None makes a new one.
+    dirty
+        Overrides what the file says of uncommitted work.
+    """
+    limits = PolicyLimits(max_attempts=max(worker.attempts for worker in plan.workers))
+    if plan.max_parallel is not None:
+        limits = replace(limits, max_running=plan.max_parallel)
+    return PlanRequest(
+        requests=tuple(
+            Request(
+                name=worker.id,
+                objective=worker.objective,
+                role=worker.role,
+                harness=worker.harness,
+                command=worker.command,
+                environment=worker.environment,
+                acceptance_criteria=worker.acceptance_criteria,
+                needs=worker.needs,
+                evidence=worker.evidence,
+                write_mode=str(worker.write),
+                owned_paths=worker.owned_paths,
+                output_schema=worker.output_schema,
+                timeout_seconds=worker.timeout_seconds,
+                attempts_permitted=worker.attempts,
+            )
+            for worker in plan.workers
+        ),
+        text=plan.text,
+        path=str(plan.path),
+        label=plan.label or plan.path.stem,
+        session_id=session_id,
+        dirty=dirty or DirtyMode(plan.dirty),
+        limits=limits,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +253,7 @@ def _record(orchestration: Orchestration, plan: PlanRequest) -> tuple[PlanRun, t
         )
         save_state(recording.tx, observation, moment)
         rows.add_plan(connection, run, plan.text)
-        steps = [{"step": f"{request.name}: {request.objective}", "status": "pending"} for request in plan.requests]
+        steps = [{"text": f"{request.name}: {request.objective}", "status": "pending"} for request in plan.requests]
         draft = EntryDraft(kind="plan.updated", payload={"steps": steps})
         recording.append(orchestration.session_id, draft, observation.stamp)
         delegations = tuple(
