@@ -17,7 +17,7 @@ from typing import Any, Final
 from bridge.git.contents import ContentUnreadable, ContentVanished, DeadlinePassed, digest_content
 from bridge.git.errors import GitFailed, GitMissing, GitTimedOut
 from bridge.git.history import ChangedPath, HeadRelation, RelationKind, changed_paths, head_relation
-from bridge.git.lookups import blob_ids, ignored_paths, is_plain_file, size_of
+from bridge.git.lookups import blob_ids, ignored_paths, is_own, is_plain_file, size_of
 from bridge.git.manifest import ContentKind, Manifest
 from bridge.git.observe import Observation
 from bridge.git.paths import plain_path
@@ -297,7 +297,8 @@ class _Comparison:
     def _disk(self, paths: Sequence[bytes]) -> dict[bytes, DiskFact]:
         root = os.fsencode(self.location.root)
         deadline = time.monotonic() + self.timeout_seconds
-        facts = {path: _disk_fact(root, path, deadline) for path in paths}
+        nothing = DiskFact(is_present=False)
+        facts = {path: _disk_fact(root, path, deadline) if is_own(self.location, path) else nothing for path in paths}
         present = [path for path, fact in facts.items() if fact.is_present]
         for path in ignored_paths(self.location, present, timeout_seconds=self.timeout_seconds):
             known = facts[path]

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from bridge.git.history import HeadRelation, RelationKind
 from bridge.git.paths import display_path
+from bridge.git.removal import Obstacle, ObstacleReason
 from bridge.semantics.stamps import UNBORN, UnknownReason
 from bridge.workspaces.divergence import Divergence, DivergenceReport, Identity, Side, Unknown
 from bridge.workspaces.pathchanges import Change, PathDifference
@@ -110,6 +111,33 @@ def agent_text(report: DivergenceReport, limit: int = START_LIMIT) -> str:
     return text.text
 
 
+def kept_reason(obstacles: Sequence[Obstacle]) -> str:
+    """Return why a worktree stays, such as ``1 unmerged commit, 2 uncommitted files``.
+
+    What git or the disk could not tell is said in its own words.
+    """
+    return ", ".join(_obstacle(obstacle) for obstacle in obstacles)
+
+
+def kept_line(name: str, reason: str) -> str:
+    """Return the line that tells a person that a task's worktree stays, and what can be done about it."""
+    return f"kept: worktree of {name}: {reason}. Adopt, discard, or open it: bridge task path {name}"
+
+
+def _obstacle(obstacle: Obstacle) -> str:
+    counted = _COUNTED.get(obstacle.reason)
+    if counted is not None and obstacle.count:
+        return _count(obstacle.count, counted)
+    if obstacle.reason is ObstacleReason.INSPECTION_FAILED:
+        return f"it could not be inspected ({quoted_text(obstacle.detail, MAX_DETAIL)})"
+    return f"{obstacle.detail[:1].lower()}{obstacle.detail[1:]}".removesuffix(".")
+
+
+_COUNTED: Final = {
+    ObstacleReason.UNMERGED_COMMITS: "unmerged commit",
+    ObstacleReason.UNCOMMITTED_FILES: "uncommitted file",
+    ObstacleReason.HIDDEN_FILES: "hidden file",
+}
 #: Characters kept free for the file names when the first sentences are long.
 _RESERVED_FOR_PATHS: Final = 80
 
