@@ -68,9 +68,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         (
             CommandSpec("list", "List tasks, oldest first", "task:list_"),
             CommandSpec("show", "Show a task with its request, decision, attempts and result", "task:show"),
-            CommandSpec(
-                "log", "Print what a task's worker wrote to its output, and the result as it handed it in", "task:log"
-            ),
+            CommandSpec("log", "Print what a task's worker printed, and the result as it handed it in", "task:log"),
             CommandSpec("path", "Print the path of a task's worktree", "task:path"),
             CommandSpec("cancel", "Ask for the end of a task; its worker gets a moment to stop", "task:cancel"),
             CommandSpec("adopt", "Merge a task's commits into the branch that is checked out", "task:adopt"),

@@ -61,7 +61,7 @@ def show(cli: Cli, task: Task) -> int:
 
 @command()
 def log(cli: Cli, task: Task) -> int:
-    """Print what a task's worker wrote to its output, and the result as it handed it in"""
+    """Print what a task's worker printed, and the result as it handed it in"""
     from bridge.control.tasks import log_paths
 
     with _found(cli, task) as (controller, delegation):
