@@ -7,6 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No example is too slow: a busy machine must not fail a test.
+settings.register_profile("bridge", deadline=None)
+settings.load_profile("bridge")
 
 #: A fixed identity and fixed times, so that commit ids are the same on every machine.
 GIT_ENVIRONMENT = {
@@ -54,6 +59,12 @@ def bridge_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "bridge-home"
     monkeypatch.setenv("BRIDGE_HOME", str(home))
     return home
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Async tests run on asyncio alone, the only event loop that Bridge is run on."""
+    return "asyncio"
 
 
 class GitRepository:

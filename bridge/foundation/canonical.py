@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import orjson
 
 from bridge.foundation.errors import NotCanonical
 
-#: Deepest nesting of arrays and objects that has a canonical form.
+#: Deepest nesting of arrays and objects that has a canonical form; orjson itself writes 254.
 MAX_DEPTH = 200
 #: Integers that have a canonical form: what 64 bits hold, signed or unsigned.
 MIN_INTEGER = -(2**63)
@@ -29,16 +30,30 @@ _OPTIONS = (
 )
 
 
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
+
+
 class FloatLiteral(float):
-    """A float that remembers the text it was read from, so that ``1.0`` and ``1e0`` stay what they were."""
+    """A float that remembers the text it was read from, so that ``1.0`` and ``1e0`` stay what they were.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a number as JSON writes it: what it is written back as must be JSON.
+    """
 
     __slots__ = ("literal",)
     literal: str
 
     def __new__(cls, literal: str) -> FloatLiteral:
+        if not _NUMBER.fullmatch(literal):
+            raise ValueError(f"not a JSON number: {literal[:40]!r}")
         number = super().__new__(cls, literal)
         number.literal = literal
         return number
+
+    def __getnewargs__(self) -> tuple[str]:  # type: ignore[override]  # float's own gives back a float; copies need the text
+        return (self.literal,)
 
 
 def _fragment(value: object) -> orjson.Fragment:
@@ -48,7 +63,7 @@ def _fragment(value: object) -> orjson.Fragment:
 
 
 def canonical_bytes(value: Any) -> bytes:
-    """Return the canonical JSON of a value, UTF-8 encoded.
+    """Return the canonical JSON of a value, UTF-8 encoded. Enumerations and UUIDs are written as their value.
 
     Raises
     ------
@@ -67,6 +82,22 @@ def canonical_bytes(value: Any) -> bytes:
     return encoded
 
 
+def canonical_record(record: dict[str, Any]) -> bytes:
+    """Return the canonical JSON of a flat record of text, small integers, None and objects of text.
+
+    Such a record holds no float, so that the ``null`` in it needs no second look: a third of the time.
+
+    Raises
+    ------
+    NotCanonical
+        If a text holds a lone surrogate.
+    """
+    try:
+        return orjson.dumps(record, option=_OPTIONS)
+    except orjson.JSONEncodeError as error:
+        raise NotCanonical(f"The record has no canonical JSON form: {error}.") from error
+
+
 def canonical_text(value: Any) -> str:
     """Return the canonical JSON of a value as text. Raises as :func:`canonical_bytes`."""
     return canonical_bytes(value).decode()
@@ -78,10 +109,13 @@ def parse_json(text: str | bytes) -> Any:
     Raises
     ------
     NotCanonical
-        If the text is not JSON, repeats a key, holds ``NaN`` or ``Infinity``, is not UTF-8, or nests too deep.
+        If the text is not JSON, repeats a key, holds ``NaN`` or ``Infinity``, a number beyond the range of a
+        double or of 64-bit integers, or a lone surrogate, is not UTF-8, or nests too deep.
     """
     try:
         decoded = text.decode("utf-8") if isinstance(text, bytes) else text
+        if not decoded.isascii():
+            decoded.encode("utf-8")
         value = json.loads(
             decoded,
             parse_float=_parse_float,
@@ -90,11 +124,15 @@ def parse_json(text: str | bytes) -> Any:
         )
     except UnicodeDecodeError as error:
         raise NotCanonical(f"The text is not UTF-8 (byte {error.start}).") from error
+    except UnicodeEncodeError as error:
+        raise NotCanonical(f"The text holds a lone surrogate (character {error.start}).") from error
     except RecursionError as error:
         raise NotCanonical(f"The text nests deeper than {MAX_DEPTH} levels.") from error
     except ValueError as error:
         raise NotCanonical(f"The text is not JSON: {error}.") from error
     _check(value, 0)
+    if "\\u" in decoded:
+        canonical_bytes(value)  # the only other way to a lone surrogate is its escape
     return value
 
 

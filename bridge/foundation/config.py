@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,14 +45,13 @@ class Settings:
         return self.home / "tasks"
 
 
-def load_settings(environment: Mapping[str, str]) -> Settings:
-    """Return the settings for an environment: variables first, then ``config.toml`` in the state directory.
+def state_directory(environment: Mapping[str, str]) -> Path:
+    """Return the state directory of an environment; looks at nothing on the disk.
 
     Raises
     ------
     InvalidConfiguration
-        If ``BRIDGE_HOME`` is relative, or ``config.toml`` is unreadable, not TOML, or holds an unknown key or
-        a value of the wrong type.
+        If ``BRIDGE_HOME`` is relative.
     """
     named = environment.get(HOME_VARIABLE)
     home = Path(named) if named else Path(platformdirs.user_state_dir("bridge", appauthor=False))
@@ -60,9 +60,31 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
             f"{HOME_VARIABLE} must be an absolute path, not {str(home)!r}.",
             hint=f"Set {HOME_VARIABLE} to a full path, or unset it.",
         )
+    return home
+
+
+def load_settings(environment: Mapping[str, str]) -> Settings:
+    """Return the settings for an environment: variables first, then ``config.toml`` in the state directory.
+
+    Raises
+    ------
+    InvalidConfiguration
+        If ``BRIDGE_HOME`` is relative or cannot stand in a database URL, or ``config.toml`` is unreadable, not
+        TOML, or holds an unknown key or a value of the wrong type.
+    """
+    home = state_directory(environment)
     options = _read_config(home / CONFIG_FILE)
-    url = environment.get(DATABASE_VARIABLE) or f"sqlite:///{home / DATABASE_FILE}"
+    url = environment.get(DATABASE_VARIABLE) or _sqlite_url(home)
     return Settings(home=home, database_url=url, **options)
+
+
+def _sqlite_url(home: Path) -> str:
+    if "?" in str(home):
+        raise InvalidConfiguration(
+            f"The state directory {str(home)!r} has a question mark in its name, which a database URL cannot hold.",
+            hint=f"Set {HOME_VARIABLE} to another path.",
+        )
+    return f"sqlite:///{home / DATABASE_FILE}"
 
 
 def _read_config(path: Path) -> dict[str, float]:
@@ -71,13 +93,13 @@ def _read_config(path: Path) -> dict[str, float]:
             table = tomllib.load(file)
     except FileNotFoundError:
         return {}
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidConfiguration(f"{path}: {error}.", hint="Mend or remove the file.") from error
     options: dict[str, float] = {}
     for key, value in table.items():
         if key != "git_timeout_seconds":
             raise InvalidConfiguration(f"{path}: unknown key {key!r}.", hint="Known keys: git_timeout_seconds.")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
             raise InvalidConfiguration(f"{path}: {key} must be a positive number of seconds.")
         options[key] = float(value)
     return options

@@ -44,6 +44,8 @@ class BridgeError(Exception):
     code: ClassVar[str] = ""
     exit_status: ClassVar[int] = 0
     default_hint: ClassVar[str] = ""
+    #: Why there is no default hint; every class has one of the two, which a test checks.
+    no_hint_reason: ClassVar[str] = ""
     #: One line for the generated table: when this error is raised.
     summary: ClassVar[str] = ""
 
@@ -110,3 +112,4 @@ class InvalidConfiguration(BridgeError):
     code = "invalid_configuration"
     exit_status = 5
     summary = "A setting in the environment or in config.toml cannot be used."
+    no_hint_reason = "the remedy depends on the setting and comes with each error"

@@ -1,0 +1,77 @@
+# make demo   the main job on a clone of this repository, offline once installed
+# make test   sets up what is missing and runs the whole suite
+# make check  everything CI looks at
+#
+# PYTHON=python3.12 chooses the interpreter, VENV=path another environment, ARGS='-k word' is passed to pytest.
+
+VENV ?= .venv
+PYTHON ?=
+ARGS ?=
+# How many test processes; the suite is written for two.
+JOBS ?= 2
+
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.make
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# A named interpreter that differs from the one before means a new environment; without a name any will do.
+VENV_STAMP := $(if $(PYTHON),$(STAMPS)/venv-$(notdir $(PYTHON)),$(or \
+    $(firstword $(wildcard $(STAMPS)/venv-*)),$(STAMPS)/venv-default))
+
+.PHONY: demo test lint format types layers docs docs-check check bench clean help
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
+
+demo: $(STAMPS)/runtime
+	$(BIN)/bridge demo
+
+test: $(STAMPS)/dev
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+lint: $(STAMPS)/dev
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+
+format: $(STAMPS)/dev
+	$(BIN)/python -m ruff format .
+	$(BIN)/python -m ruff check --fix .
+
+types: $(STAMPS)/dev
+	$(BIN)/python -m mypy
+
+layers: $(STAMPS)/dev
+	$(BIN)/lint-imports
+
+docs: $(STAMPS)/dev
+	$(BIN)/python scripts/generate.py
+
+docs-check: $(STAMPS)/dev
+	$(BIN)/python scripts/generate.py --check
+
+check: lint types layers docs-check test
+
+bench: $(STAMPS)/dev
+	$(BIN)/python -m pytest tests/benchmarks -p no:xdist -p no:randomly -p no:timeout $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+# The stamps lie inside the environment, so that removing it removes them. Nothing below them touches the network
+# again until pyproject.toml changes.
+$(VENV_STAMP): | scripts/set_up.sh
+	sh scripts/set_up.sh $(VENV) $(PYTHON)
+	@mkdir -p $(STAMPS)
+	@touch $@
+
+$(STAMPS)/runtime: $(VENV_STAMP) pyproject.toml
+	@echo "installing Bridge and what it needs into $(VENV), which takes a minute" >&2
+	$(PIP) --editable .
+	@touch $@
+
+# An extra rather than a dependency group: the pip of a fresh Python 3.11 (23.2) does not know groups yet.
+$(STAMPS)/dev: $(VENV_STAMP) pyproject.toml
+	@echo "installing Bridge, what it needs and the tools for working on it into $(VENV), which takes a minute" >&2
+	$(PIP) --editable '.[dev]'
+	@touch $(STAMPS)/runtime $@

@@ -1,0 +1,30 @@
+"""Puts a controller together for a command: the one place where settings, store and clock meet.
+
+Commands import this module inside the function that uses it, because it pulls in the database library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bridge.cli.context import Cli
+from bridge.control.controller import Controller
+
+
+@contextmanager
+def open_controller(cli: Cli, *, create: bool = True) -> Iterator[Controller]:
+    """Open the store for one command and close it afterwards.
+
+    Parameters
+    ----------
+    create
+        Whether a missing store is made; reading commands that should not leave one behind say no.
+
+    Raises
+    ------
+    UnsupportedSchemaVersion, DatabaseMissing, DatabaseFailed, InvalidConfiguration
+        What opening the store raises.
+    """
+    with Controller(cli.settings, clock=cli.clock, environment=cli.environment, create=create) as controller:
+        yield controller

@@ -1,0 +1,123 @@
+"""What a command is given: settings, clock, current directory, terminal facts and the output.
+
+This is where the environment is read. What needs more than this module (a store, a recorder, the git side) is
+put together in one other place: ``bridge/cli/composition.py`` with a context manager
+``open_controller(cli: Cli) -> Iterator[Controller]``, which builds ``Store``, recorder and the rest from
+``cli.settings`` and ``cli.clock``, calls :meth:`Cli.start_logging` before anything can log, and closes what it
+opened. Commands import it inside the function that uses it, because it pulls in the database library.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from bridge.cli.errors import CurrentDirectoryGone
+from bridge.cli.output import Output
+from bridge.foundation.clock import Clock, SystemClock
+from bridge.foundation.config import DATABASE_VARIABLE, HOME_VARIABLE, Settings, load_settings
+from bridge.foundation.errors import InvalidConfiguration
+
+LOG_VARIABLE = "BRIDGE_LOG"
+SESSION_VARIABLE = "BRIDGE_SESSION"
+#: Values of ``BRIDGE_LOG``, from most to least talkative. Without it only warnings and errors are logged.
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+DEFAULT_LOG_LEVEL = "warning"
+
+#: Every variable that the command line reads, for the help and the reference.
+VARIABLES: tuple[tuple[str, str], ...] = (
+    (HOME_VARIABLE, "State directory, an absolute path. Default: the platform's user state directory."),
+    (DATABASE_VARIABLE, "SQLAlchemy URL of the store. Default: SQLite in the state directory."),
+    (SESSION_VARIABLE, "The session that @ means. Default: the open chat touched last in this workspace."),
+    (LOG_VARIABLE, f"Log level on stderr: {', '.join(LOG_LEVELS)}. Default: {DEFAULT_LOG_LEVEL}."),
+    ("NO_COLOR", "If set and not empty, no colours."),
+    ("FORCE_COLOR", "If set and not empty, colours also where the terminal does not ask for them."),
+)
+
+
+@dataclass
+class Cli:
+    """The surroundings of one command.
+
+    Parameters
+    ----------
+    output
+        Where results and messages go; commands use :meth:`Output.emit` and its siblings.
+    environment
+        A copy of the process environment.
+    clock
+        Time, replaceable in tests.
+    verbose
+        Whether ``--verbose`` was given: log level ``debug``.
+    """
+
+    output: Output
+    environment: Mapping[str, str]
+    clock: Clock
+    verbose: bool = False
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Settings, read at first use so that a broken configuration does not keep ``doctor`` from running.
+
+        Raises
+        ------
+        InvalidConfiguration
+            If a variable or ``config.toml`` cannot be used.
+        """
+        return load_settings(self.environment)
+
+    @cached_property
+    def directory(self) -> Path:
+        """The current directory, absolute.
+
+        Raises
+        ------
+        CurrentDirectoryGone
+            If it was removed or cannot be read.
+        """
+        try:
+            return Path.cwd()
+        except OSError as error:
+            raise CurrentDirectoryGone(f"The current directory cannot be used: {error.strerror}.") from error
+
+    @property
+    def log_level(self) -> str:
+        """The log level asked for by ``--verbose`` or ``BRIDGE_LOG``.
+
+        Raises
+        ------
+        InvalidConfiguration
+            If ``BRIDGE_LOG`` is not one of :data:`LOG_LEVELS`.
+        """
+        if self.verbose:
+            return "debug"
+        level = self.environment.get(LOG_VARIABLE, "").lower() or DEFAULT_LOG_LEVEL
+        if level not in LOG_LEVELS:
+            raise InvalidConfiguration(
+                f"{LOG_VARIABLE} is {level!r}, which is not a log level.",
+                hint=f"Use one of: {', '.join(LOG_LEVELS)}.",
+            )
+        return level
+
+    def start_logging(self) -> None:
+        """Send structlog to stderr: readable lines, or JSON lines with ``--json``. Idempotent.
+
+        structlog takes 100 ms to import, so this is called when logging was asked for and by whoever composes
+        the parts that log. It must run before the first log line: unconfigured, structlog prints to stdout.
+        """
+        from bridge.cli.logs import configure
+
+        configure(self.log_level, self.output)
+
+    def wants_logging(self) -> bool:
+        """Tell whether logging was asked for, or something that logs is already imported."""
+        return self.log_level != DEFAULT_LOG_LEVEL or "structlog" in sys.modules
+
+
+def process_context(output: Output, environment: Mapping[str, str], *, verbose: bool) -> Cli:
+    """Return the context of a command run by this process."""
+    return Cli(output=output, environment=dict(environment), clock=SystemClock(), verbose=verbose)

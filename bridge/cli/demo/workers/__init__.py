@@ -1,0 +1,1 @@
+"""Workers of the demonstration. Each is a plain script: it reads $BRIDGE_TASK and writes $BRIDGE_RESULT."""

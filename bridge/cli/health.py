@@ -1,0 +1,282 @@
+"""What ``bridge doctor`` looks at: small checks that each answer with a status, a fact and a remedy.
+
+A check never raises for what it examines: a state directory that cannot be read is its finding, not its failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import locale
+import os
+import platform
+import re
+import shutil
+import sqlite3
+import stat
+import sys
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+
+from bridge.cli.context import Cli
+from bridge.foundation.config import CONFIG_FILE, state_directory
+from bridge.foundation.errors import BridgeError, InvalidConfiguration
+from bridge.git.process import run_git
+
+Status = Literal["ok", "warning", "failed"]
+
+#: Python that Bridge supports, as in pyproject.toml.
+MINIMUM_PYTHON = (3, 11)
+#: ``git merge-tree --write-tree``, which adoption is made of.
+MINIMUM_GIT = (2, 38)
+#: Time limit of asking git for its version.
+GIT_TIMEOUT_SECONDS = 10.0
+#: RETURNING clauses and the JSON functions that queries rely on.
+MINIMUM_SQLITE = (3, 38, 0)
+#: Free space below which writing is likely to fail soon, in bytes.
+LOW_SPACE_BYTES = 1024**3
+#: Free space below which Bridge should not be used at all, in bytes.
+NO_SPACE_BYTES = 50 * 1024**2
+#: File systems on which SQLite's shared memory and locks do not work across machines, or not at all.
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"9p", "afs", "ceph", "cifs", "davfs", "fuse.davfs2", "fuse.glusterfs", "fuse.rclone", "fuse.sshfs", "glusterfs"}
+    | {"lustre", "ncpfs", "nfs", "nfs4", "prl_fs", "smb2", "smb3", "smbfs", "vboxsf", "afpfs", "webdav"}
+)
+#: Files that live only until the machine is switched off.
+VOLATILE_FILE_SYSTEMS = frozenset({"ramfs", "tmpfs"})
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The outcome of one check.
+
+    Parameters
+    ----------
+    name
+        Stable name for programs.
+    status
+        ``ok``, ``warning`` (works, with a catch) or ``failed`` (Bridge cannot do its work).
+    detail
+        What was found.
+    hint
+        What to do; empty when ok.
+    facts
+        JSON-ready values behind the detail.
+    """
+
+    name: str
+    status: Status
+    detail: str
+    hint: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "status": self.status,
+            "detail": self.detail,
+            "hint": self.hint,
+            "facts": dict(self.facts),
+        }
+
+
+def run_checks(cli: Cli) -> list[Check]:
+    """Run every check that needs no store."""
+    checks = [
+        check_python(),
+        check_git(cli.environment),
+        check_sqlite(),
+        check_command_path(cli.environment),
+        check_encoding(),
+        check_configuration(cli),
+    ]
+    # Without a usable BRIDGE_HOME there is no directory to look at; the check before has said so.
+    with contextlib.suppress(InvalidConfiguration):
+        checks.extend(check_state_directory(state_directory(cli.environment)))
+    return checks
+
+
+def check_python() -> Check:
+    """Check the version of the running interpreter."""
+    version = platform.python_version()
+    facts = {"version": version, "executable": sys.executable}
+    if sys.version_info[:2] < MINIMUM_PYTHON:
+        wanted = ".".join(map(str, MINIMUM_PYTHON))
+        return Check("python", "failed", f"Python {version} is too old.", f"Install Python {wanted} or newer.", facts)
+    return Check("python", "ok", f"Python {version} ({sys.executable})", facts=facts)
+
+
+def check_git(environment: Mapping[str, str]) -> Check:
+    """Check which git is used and whether it is new enough."""
+    place = shutil.which("git", path=environment.get("PATH", os.defpath))
+    facts: dict[str, Any] = {"path": place, "version": None}
+    try:
+        words = run_git(["--version"], cwd=Path("/"), timeout_seconds=GIT_TIMEOUT_SECONDS).text
+    except BridgeError as error:
+        return Check("git", "failed", error.message, error.hint, facts)
+    match = re.search(r"\d+(?:\.\d+)+", words)
+    facts["version"] = match.group() if match else words
+    wanted = ".".join(map(str, MINIMUM_GIT))
+    if match is None:
+        return Check("git", "warning", f"{place} says {words!r}.", f"Bridge needs git {wanted} or newer.", facts)
+    if tuple(map(int, match.group().split("."))) < MINIMUM_GIT:
+        return Check("git", "failed", f"git {match.group()} is too old.", f"Install git {wanted} or newer.", facts)
+    return Check("git", "ok", f"git {match.group()} ({place})", facts=facts)
+
+
+def check_sqlite() -> Check:
+    """Check the SQLite library that this Python is linked with, and whether it has full-text search."""
+    version = sqlite3.sqlite_version
+    with sqlite3.connect(":memory:") as connection:
+        options = {row[0] for row in connection.execute("PRAGMA compile_options")}
+    connection.close()
+    facts = {"version": version, "fts5": "ENABLE_FTS5" in options}
+    if sqlite3.sqlite_version_info < MINIMUM_SQLITE:
+        wanted = ".".join(map(str, MINIMUM_SQLITE))
+        return Check("sqlite", "failed", f"SQLite {version} is too old.", f"Use a Python with SQLite {wanted}.", facts)
+    if not facts["fts5"]:
+        return Check(
+            "sqlite",
+            "warning",
+            f"SQLite {version} was built without FTS5, so searching is not possible.",
+            "Use a Python whose SQLite has FTS5.",
+            facts,
+        )
+    return Check("sqlite", "ok", f"SQLite {version}", facts=facts)
+
+
+def check_command_path(environment: Mapping[str, str]) -> Check:
+    """Check which ``bridge`` and ``brg`` a shell would start: iproute2 installs a ``bridge`` as well."""
+    path = environment.get("PATH", os.defpath)
+    scripts = Path(sysconfig.get_path("scripts"))
+    own = str(scripts / "bridge") if (scripts / "bridge").exists() else f"{sys.executable} -m bridge"
+    found = {name: shutil.which(name, path=path) for name in ("bridge", "brg")}
+    facts = {**found, "own": own}
+    foreign = {name: place for name, place in found.items() if place is not None and not _is_own(place, name)}
+    use = "brg" if found["brg"] and "brg" not in foreign else own
+    if "bridge" in foreign:
+        detail = f"{foreign['bridge']!r} comes first in PATH and is another program (iproute2 has a bridge too)."
+        return Check("command_path", "warning", detail, f"Type {use} instead, or change the order in PATH.", facts)
+    if found["bridge"] is None:
+        detail = "No bridge is in PATH."
+        return Check("command_path", "warning", detail, f"Type {use}, or add {str(scripts)!r} to PATH.", facts)
+    return Check("command_path", "ok", f"bridge is {found['bridge']}", facts=facts)
+
+
+def _is_own(place: str, name: str) -> bool:
+    own = Path(sysconfig.get_path("scripts")) / name
+    try:
+        return own.samefile(place)
+    except OSError:
+        return False
+
+
+def check_encoding() -> Check:
+    """Check that file names and output are UTF-8."""
+    names, output = sys.getfilesystemencoding().lower(), (getattr(sys.stdout, "encoding", None) or "none").lower()
+    facts = {"file_names": names, "stdout": output, "locale": locale.setlocale(locale.LC_CTYPE)}
+    if names not in {"utf-8", "utf8"} or output.replace("-", "") not in {"utf8", "none"}:
+        return Check(
+            "encoding",
+            "warning",
+            f"File names are {names}, output is {output}; characters outside it are shown escaped.",
+            "Set LC_ALL=C.UTF-8 or another UTF-8 locale.",
+            facts,
+        )
+    return Check("encoding", "ok", f"UTF-8 (locale {facts['locale']})", facts=facts)
+
+
+def check_configuration(cli: Cli) -> Check:
+    """Check that variables and ``config.toml`` can be used, and report where the latter is."""
+    try:
+        path = cli.settings.home / CONFIG_FILE
+    except InvalidConfiguration as error:
+        return Check("configuration", "failed", error.message, error.hint or "Mend or remove it.")
+    exists = path.exists()
+    facts = {"home": str(cli.settings.home), "config": str(path) if exists else None}
+    return Check("configuration", "ok", str(path) if exists else "defaults (no config.toml)", facts=facts)
+
+
+def check_state_directory(home: Path) -> list[Check]:
+    """Check the state directory: usable, private, with space, on a file system that can hold a database."""
+    existing = home
+    try:
+        while not existing.exists() and existing != existing.parent:
+            existing = existing.parent
+        information = existing.stat()
+    except OSError as error:
+        return [_unusable(home, error.strerror or str(error))]
+    if not stat.S_ISDIR(information.st_mode):
+        return [_unusable(home, f"{str(existing)!r} is not a directory")]
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return [_unusable(home, f"{str(existing)!r} cannot be written to")]
+    return [_check_privacy(home, existing, information), _check_space(existing), _check_file_system(existing)]
+
+
+def _unusable(home: Path, reason: str) -> Check:
+    return Check(
+        "state_directory",
+        "failed",
+        f"The state directory {str(home)!r} cannot be used: {reason}.",
+        "Mend its permissions, or set BRIDGE_HOME to a directory of your own.",
+        {"path": str(home)},
+    )
+
+
+def _check_privacy(home: Path, existing: Path, information: os.stat_result) -> Check:
+    facts = {"path": str(home), "exists": existing == home}
+    if existing != home:
+        return Check("state_directory", "ok", f"{home} (will be created at first use)", facts=facts)
+    if information.st_uid != os.getuid():
+        detail = f"{str(home)!r} belongs to user {information.st_uid}, you are {os.getuid()}."
+        return Check("state_directory", "warning", detail, "Use a state directory of your own: BRIDGE_HOME.", facts)
+    if information.st_mode & 0o077:
+        mode = stat.S_IMODE(information.st_mode)
+        detail = f"Other users may look into {str(home)!r} (mode {mode:04o}); it holds your conversations."
+        return Check("state_directory", "warning", detail, f"chmod 700 {str(home)!r}", facts)
+    return Check("state_directory", "ok", str(home), facts=facts)
+
+
+def _check_space(directory: Path) -> Check:
+    free = shutil.disk_usage(directory).free
+    facts = {"free_bytes": free}
+    detail = f"{free / 1024**3:.1f} GiB free"
+    if free < NO_SPACE_BYTES:
+        return Check("disk_space", "failed", f"{detail}: too little to record anything.", "Free some space.", facts)
+    if free < LOW_SPACE_BYTES:
+        hint = "Free some space, or set BRIDGE_HOME to a larger disk."
+        return Check("disk_space", "warning", f"{detail}: little.", hint, facts)
+    return Check("disk_space", "ok", detail, facts=facts)
+
+
+def _check_file_system(directory: Path) -> Check:
+    kind, mount = file_system_of(directory)
+    facts = {"type": kind, "mount": mount}
+    if kind is None:
+        return Check("file_system", "warning", "The type of the file system is unknown.", "", facts)
+    if kind.lower() in NETWORK_FILE_SYSTEMS:
+        detail = f"{mount} is a network file system ({kind}); a database on it may be damaged."
+        return Check("file_system", "warning", detail, "Set BRIDGE_HOME to a directory on a local disk.", facts)
+    if kind.lower() in VOLATILE_FILE_SYSTEMS:
+        detail = f"{mount} is kept in memory ({kind}); recorded conversations vanish with a restart."
+        return Check("file_system", "warning", detail, "Set BRIDGE_HOME to a directory on a disk.", facts)
+    return Check("file_system", "ok", f"{kind} at {mount}", facts=facts)
+
+
+def file_system_of(directory: Path) -> tuple[str | None, str | None]:
+    """Return type and mount point of the file system a directory is on; ``(None, None)`` if not to be found."""
+    try:
+        resolved = directory.resolve()
+        mounts = psutil.disk_partitions(all=True)
+    except (OSError, psutil.Error):
+        return None, None
+    # The longest mount point wins; of two mounts at one place the later one covers the earlier.
+    best: tuple[str | None, str | None] = (None, None)
+    for mount in mounts:
+        if resolved.is_relative_to(mount.mountpoint) and len(mount.mountpoint) >= len(best[1] or ""):
+            best = (mount.fstype, mount.mountpoint)
+    return best

@@ -1,0 +1,84 @@
+"""The commands by name: one line of help each, and where the function lives.
+
+This module is data. It is read on every start, so it imports no command: a command's module is imported when
+the command is used. Adding a command means writing its function and adding one line here; tests check that each
+target exists, that no module in ``commands/`` is forgotten and that the help here is the docstring's first line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """A command that is imported when it is used.
+
+    Parameters
+    ----------
+    name
+        What people type.
+    help
+        One line, imperative, no full stop; the first line of the function's docstring.
+    target
+        ``module:function`` below ``bridge.cli.commands``.
+    """
+
+    name: str
+    help: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """A command with subcommands, such as ``bridge session``."""
+
+    name: str
+    help: str
+    commands: tuple[CommandSpec, ...]
+
+
+COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
+    CommandSpec("demo", "Show the main job on a clone of a real repository, offline", "demo:demo"),
+    CommandSpec("init", "Register a repository as a workspace", "init:init"),
+    GroupSpec(
+        "session",
+        "Start, list and look at sessions",
+        (
+            CommandSpec("new", "Start a session", "session:new"),
+            CommandSpec("list", "List the sessions of this workspace", "session:list_"),
+            CommandSpec("show", "Show a session with its workspace, labels and cursors", "session:show"),
+        ),
+    ),
+    CommandSpec("append", "Append an entry to a session", "append:append"),
+    CommandSpec("log", "List the entries of a session's active path", "log:log"),
+    CommandSpec("tree", "Draw the tree of a session", "tree:tree"),
+    CommandSpec("show", "Show an entry with its payload, stamp and hashes", "show:show"),
+    CommandSpec("branches", "List the branches of a session", "branches:branches"),
+    CommandSpec("goto", "Go to another entry of a session; no file is touched", "goto:goto"),
+    CommandSpec("back", "Go back to the entry before the head; no file is touched", "goto:back"),
+    CommandSpec("label", "Name an entry, or take a name from it", "label:label"),
+    CommandSpec("context", "Print the context that a session's active path restores", "context:context"),
+    CommandSpec("status", "Compare the files with the last entry of each session", "status:status"),
+    CommandSpec("diff", "Show which paths differ between an entry's stamp and now", "diff:diff"),
+    CommandSpec("run", "Run the workers of a plan file, each in a worktree of its own", "run:run"),
+    GroupSpec(
+        "task",
+        "Look at tasks, end them, adopt or discard what they did",
+        (
+            CommandSpec("list", "List tasks, oldest first", "task:list_"),
+            CommandSpec("show", "Show a task with its request, decision, attempts and result", "task:show"),
+            CommandSpec("log", "Print what a task's worker printed, and the result as it handed it in", "task:log"),
+            CommandSpec("path", "Print the path of a task's worktree", "task:path"),
+            CommandSpec("cancel", "Ask for the end of a task; its worker gets a moment to stop", "task:cancel"),
+            CommandSpec("adopt", "Merge a task's commits into the branch that is checked out", "task:adopt"),
+            CommandSpec(
+                "discard",
+                "Give up a task's changes and its worktree; they stay under a ref of Bridge's own",
+                "task:discard",
+            ),
+        ),
+    ),
+    CommandSpec("result", "Print a worker's result, checked as evidence is", "result:result"),
+    CommandSpec("doctor", "Check this machine, this installation and the state directory", "doctor:doctor"),
+)

@@ -1,0 +1,160 @@
+"""Ending a delegation: what git shows, the settled result, and one transaction that records it in both sessions.
+
+Blocking; run in a helper thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bridge.agents import store as agents
+from bridge.agents.policy import WriteMode
+from bridge.control import store as rows
+from bridge.control.controller import Controller
+from bridge.control.delegation import AdoptionStatus, Delegation, DelegationStatus
+from bridge.control.errors import DuplicateTask
+from bridge.control.evidence import RESULT_KIND
+from bridge.control.recording import RecordingTransaction
+from bridge.control.settlement import Assignment, AttemptOutcome, GitFacts, settle
+from bridge.conversations.forest import require_session
+from bridge.conversations.models import EntryDraft, stamp_to_json
+from bridge.foundation.errors import BridgeError
+from bridge.git.commits import Preserved, preserve
+from bridge.git.history import changed_paths
+from bridge.git.observe import Observation
+from bridge.git.paths import plain_path
+from bridge.git.repository import discover
+from bridge.git.worktrees import checkout_drift
+from bridge.workspaces.store import save_state
+
+#: Where a delegation's commits are kept until nobody needs them; nothing else points to them.
+RESULT_REF = "refs/bridge/tasks/{delegation_id}/result"
+ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """A worker's worktree after its end: the facts for the settlement, and the state for the stamp."""
+
+    facts: GitFacts
+    preserved: Preserved | None
+    observation: Observation
+
+
+def inspect(
+    controller: Controller, delegation_id: str, worktree: Path, base_commit: str, *, is_shared: bool = False
+) -> Inspected:
+    """Preserve what a worker left and say how it differs from where it started; never raises for what it finds.
+
+    Uncommitted work is kept in a commit of Bridge's own under :data:`RESULT_REF`; the worktree itself stays as
+    it is. What cannot be inspected is told as such and never taken for "no changes".
+    """
+    timeout = controller.settings.git_timeout_seconds
+    observation = controller.observer.observe_exactly(worktree)
+    try:
+        drift = () if is_shared else tuple(checkout_drift(worktree, None).notes)
+        preserved = preserve(
+            worktree,
+            ref=RESULT_REF.format(delegation_id=delegation_id),
+            message=f"Work of task {delegation_id}, preserved by Bridge",
+            timeout_seconds=timeout,
+        )
+        changes = changed_paths(discover(worktree), base_commit, preserved.commit)
+    except BridgeError as error:
+        return Inspected(GitFacts(base_commit, None, problem=error.message), None, observation)
+    paths = {change.path for change in changes} | {change.old_path for change in changes if change.old_path is not None}
+    omitted = tuple(
+        f"{plain_path(path)} is a repository of its own; its content is not part of the commit."
+        for path in preserved.omitted
+    )
+    facts = GitFacts(
+        base_commit=base_commit,
+        result_commit=None if preserved.commit == base_commit else preserved.commit,
+        files_changed=tuple(plain_path(path) for path in sorted(paths)),
+        uncommitted=preserved.had_uncommitted,
+        drift=drift + omitted,
+    )
+    return Inspected(facts, preserved, observation)
+
+
+def conclude(
+    controller: Controller, delegation: Delegation, outcome: AttemptOutcome, inspected: Inspected
+) -> Delegation:
+    """Settle a result and record it once: in the worker's session, at the delegation's cursor, and in its row.
+
+    Returns the delegation as it is afterwards.
+
+    Raises
+    ------
+    DuplicateTask
+        If its result is recorded already; nothing is written then.
+    """
+    payload = _payload(delegation, outcome, inspected)
+    parent = controller.observer.stamp_session(controller.store, parent_workspace_id(controller, delegation))
+    return controller.recorder.transact(lambda recording: _record(recording, delegation, payload, inspected, parent))
+
+
+def parent_workspace_id(controller: Controller, delegation: Delegation) -> str | None:
+    """Return the workspace of the session that delegated."""
+    with controller.store.read() as connection:
+        return require_session(connection, delegation.parent_session_id).workspace_id
+
+
+def _payload(delegation: Delegation, outcome: AttemptOutcome, inspected: Inspected) -> dict[str, Any]:
+    request = delegation.request
+    assignment = Assignment(delegation.id, request.role, request.write_mode, request.owned_paths)
+    payload = settle(assignment, outcome, inspected.facts)
+    stamp = stamp_to_json(inspected.observation.stamp)
+    payload["stamp"] = {key: value for key, value in stamp.items() if value is not None}
+    if delegation.worker_session_id is not None:
+        payload["worker_session_id"] = delegation.worker_session_id
+    if delegation.worker_agent_id is not None:
+        payload["agent_id"] = delegation.worker_agent_id
+    return payload
+
+
+def _record(
+    recording: RecordingTransaction,
+    delegation: Delegation,
+    payload: dict[str, Any],
+    inspected: Inspected,
+    parent: Observation,
+) -> Delegation:
+    worker = inspected.observation
+    connection = recording.tx.connection
+    current = rows.require_delegation(connection, delegation.id)
+    if current.status.is_final:
+        raise DuplicateTask(
+            f"The result of {delegation.name or delegation.id} is recorded already ({current.status}). "
+            "Nothing was written.",
+            details={"delegation_id": delegation.id, "result_entry_id": current.result_entry_id},
+        )
+    for observation in (worker, parent):
+        save_state(recording.tx, observation, recording.moment)
+    if delegation.worker_session_id is not None:
+        own = EntryDraft(kind=RESULT_KIND, payload=payload)
+        recording.append(delegation.worker_session_id, own, worker.stamp)
+        recording.update_session(delegation.worker_session_id, status=ENDED)
+    result = EntryDraft(kind=RESULT_KIND, payload=payload, cursor=delegation.cursor_owner)
+    entry = recording.append(delegation.parent_session_id, result, parent.stamp).entry
+    recording.close_cursor(delegation.parent_session_id, delegation.cursor_owner)
+    if delegation.worker_agent_id is not None:
+        agents.update_agent(connection, delegation.worker_agent_id, updated_at=recording.moment, status=ENDED)
+    result_commit = payload["result_commit"]
+    worker_commit = None if inspected.preserved is None else inspected.preserved.head
+    is_in_place = delegation.request.write_mode == WriteMode.SHARED
+    rows.update_delegation(
+        connection,
+        delegation.id,
+        updated_at=recording.moment,
+        status=DelegationStatus(payload["status"]),
+        result_entry_id=entry.id,
+        result_commit=result_commit,
+        worker_commit=worker_commit,
+        result_ref=None if result_commit is None else RESULT_REF.format(delegation_id=delegation.id),
+        adoption_status=AdoptionStatus.EMPTY if result_commit is None or is_in_place else AdoptionStatus.PENDING,
+        finished_at=recording.moment,
+    )
+    return rows.require_delegation(connection, delegation.id)

@@ -1,0 +1,95 @@
+"""What every use case stands on: the open store, the recorder, the observer, the clock and the settings."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+import bridge
+from bridge.control import store as rows
+from bridge.control.observing import Observer
+from bridge.control.recording import Recorder
+from bridge.foundation.clock import Clock, format_timestamp
+from bridge.foundation.config import Settings
+from bridge.process.identity import identity_of
+from bridge.storage.store import Store
+
+
+class Controller:
+    """One process's hold on a store. Safe to share between threads; close it, or use it as a context manager.
+
+    Parameters
+    ----------
+    settings, clock
+        Where state lives, and the time.
+    environment
+        What child processes may inherit, before it is stripped.
+    create
+        Whether a missing store is made.
+
+    Raises
+    ------
+    UnsupportedSchemaVersion, DatabaseMissing, DatabaseFailed
+        What opening the store raises.
+    """
+
+    def __init__(
+        self, settings: Settings, *, clock: Clock, environment: Mapping[str, str], create: bool = True
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.environment = dict(environment)
+        self.store = Store.open(settings.database_url, create=create)
+        self.recorder = Recorder(self.store, clock)
+        self.observer = Observer(clock, timeout_seconds=settings.git_timeout_seconds)
+        self._id: str | None = None
+        self._registering = threading.Lock()
+
+    def now(self) -> str:
+        """Return the current time as a timestamp."""
+        return format_timestamp(self.clock.now())
+
+    def register(self) -> str:
+        """Return the id under which this process owns delegations; recorded when first asked for.
+
+        Only what starts workers needs to be found again after a crash, so reading commands record nothing.
+        """
+        with self._registering:
+            if self._id is None:
+                identity, started_at = identity_of(os.getpid()), self.now()
+                if identity is None:
+                    raise RuntimeError("this process cannot be seen in the process table")
+                controller_id = f"c{secrets.token_hex(6)}"
+                self.store.write(
+                    lambda tx: rows.add_controller(
+                        tx.connection,
+                        controller_id,
+                        identity,
+                        host=platform.node(),
+                        build=bridge.__version__,
+                        started_at=started_at,
+                    )
+                )
+                self._id = controller_id
+            return self._id
+
+    def close(self) -> None:
+        """Record an orderly end, if this process was recorded, and close the store. Safe to call twice."""
+        controller_id, self._id = self._id, None
+        if controller_id is not None:
+            ended_at = self.now()
+            self.store.write(lambda tx: rows.end_controller(tx.connection, controller_id, ended_at))
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,203 @@
+"""What can go wrong where the trees meet: references, delegations, plans, adoption."""
+
+from __future__ import annotations
+
+from bridge.foundation.errors import BridgeError
+
+
+class InvalidPlan(BridgeError):
+    """Raised when a plan file cannot be run; ``details["problems"]`` lists everything found, by line."""
+
+    code = "invalid_plan"
+    exit_status = 109
+    summary = "A plan file cannot be run: its TOML, a key, a value or a dependency is wrong."
+    default_hint = "Mend the lines named; docs/plan-file.md describes every key."
+
+
+class ReferenceNotFound(BridgeError):
+    """Raised when an evidence reference names no entry."""
+
+    code = "reference_not_found"
+    exit_status = 86
+    summary = "An evidence reference names no entry."
+    default_hint = "List the results of a session with: bridge task list --session SESSION"
+
+
+class ReferenceNotAResult(BridgeError):
+    """Raised when an evidence reference names an entry that is no worker's result."""
+
+    code = "reference_not_a_result"
+    exit_status = 87
+    summary = "An evidence reference names an entry that is not a worker.result."
+    default_hint = "Only the entry that bridge task show names as result_entry_id can be cited."
+
+
+class ReferenceForeignSession(BridgeError):
+    """Raised when an evidence reference names a result of a session that the asker does not belong to."""
+
+    code = "reference_foreign_session"
+    exit_status = 88
+    summary = "An evidence reference names a result of another session."
+    default_hint = "Cite results of the session that delegates."
+
+
+class ReferenceNotOnActiveBranch(BridgeError):
+    """Raised when an evidence reference names a result that the conversation has left behind."""
+
+    code = "reference_not_on_active_branch"
+    exit_status = 89
+    summary = "An evidence reference names a result on a branch that is not the active one."
+    default_hint = "Go back there with bridge goto, or cite another."
+
+
+class ReferenceInvalidResult(BridgeError):
+    """Raised when an evidence reference names a result that broke its contract."""
+
+    code = "reference_invalid_result"
+    exit_status = 90
+    summary = "An evidence reference names a result whose status is invalid."
+    default_hint = "Have the task done again; an invalid result can be read, but never cited."
+
+
+class TooMuchEvidence(BridgeError):
+    """Raised when a delegation cites more results, or more bytes, than one may."""
+
+    code = "too_much_evidence"
+    exit_status = 91
+    summary = "A delegation cites more references, or more bytes of them, than one may."
+    default_hint = "Cite fewer results, or have them summarised by a worker first."
+
+
+class BaseUnavailable(BridgeError):
+    """Raised when no commit can be named that a worker's worktree could be cut from."""
+
+    code = "base_unavailable"
+    exit_status = 92
+    summary = "The delegating entry's stamp names no commit to start a worker from (no commit yet, or state unknown)."
+    default_hint = "Make a first commit, or mend what makes the state unknown: bridge status"
+
+
+class UncommittedWork(BridgeError):
+    """Raised when a worker would start without work that is only in the parent's checkout."""
+
+    code = "uncommitted_work"
+    exit_status = 93
+    summary = "The checkout has uncommitted work that a worker would not see."
+    default_hint = "Commit it, or choose: --dirty carry takes it along, --dirty ignore leaves it out."
+
+
+class DelegationRefused(BridgeError):
+    """Raised when policy rejects a delegation."""
+
+    code = "delegation_refused"
+    exit_status = 94
+    summary = "Policy rejected a delegation; the reason is in its decision."
+    no_hint_reason = "The decision's explanation says what to change."
+
+
+class TaskNotFound(BridgeError):
+    """Raised when a reference names no delegation or plan."""
+
+    code = "task_not_found"
+    exit_status = 95
+    summary = "A reference names no task."
+    default_hint = "List them with: bridge task list"
+
+
+class TaskAmbiguous(BridgeError):
+    """Raised when a reference fits more than one delegation."""
+
+    code = "task_ambiguous"
+    exit_status = 96
+    summary = "A reference fits more than one task; the details list them."
+    default_hint = "Type more of the id, or PLAN/NAME."
+
+
+class TaskStillOpen(BridgeError):
+    """Raised when something is asked of a task that only a finished one can give."""
+
+    code = "task_still_open"
+    exit_status = 97
+    summary = "The task has not ended yet."
+    default_hint = "Wait for it, or cancel it: bridge task cancel TASK"
+
+
+class TaskAlreadyEnded(BridgeError):
+    """Raised when a task that has ended is to be cancelled."""
+
+    code = "task_already_ended"
+    exit_status = 98
+    summary = "The task has ended; there is nothing to cancel."
+    default_hint = "See how it ended: bridge task show TASK"
+
+
+class NothingToAdopt(BridgeError):
+    """Raised when a task has no commits that could be adopted, or no longer."""
+
+    code = "nothing_to_adopt"
+    exit_status = 99
+    summary = "The task changed nothing, or its commits were adopted or discarded already."
+    default_hint = "See what became of it: bridge task show TASK"
+
+
+class AdoptionRefused(BridgeError):
+    """Raised when a task's commits may not be adopted as its result stands."""
+
+    code = "adoption_refused"
+    exit_status = 100
+    summary = "The task's result does not allow adoption (it did not complete), or no branch can take it."
+    default_hint = "Look at it first: bridge task show TASK. Adopt all the same with --force."
+
+
+class AdoptionConflict(BridgeError):
+    """Raised when a task's commits do not merge into the branch."""
+
+    code = "adoption_conflict"
+    exit_status = 101
+    summary = "A task's commits conflict with the branch; nothing was changed."
+    default_hint = "Merge by hand from the task's ref, or discard it: bridge task discard TASK"
+
+
+class AdoptionClash(BridgeError):
+    """Raised when uncommitted edits stand where adopted files would go."""
+
+    code = "adoption_clash"
+    exit_status = 102
+    summary = "Uncommitted edits in the checkout touch files that adoption would write; nothing was changed."
+    default_hint = "Commit or set aside those edits, then adopt again."
+
+
+class DuplicateTask(BridgeError):
+    """Raised when a delegation's result is recorded a second time."""
+
+    code = "task_already_recorded"
+    exit_status = 103
+    summary = "A delegation's result is recorded already; a result is recorded once."
+    default_hint = "Read it: bridge task show TASK"
+
+
+class KindWithoutText(BridgeError):
+    """Raised when plain text is offered for a kind of entry that has no field for it."""
+
+    code = "kind_without_text"
+    exit_status = 104
+    summary = "Plain text was given for a kind of entry that no single text makes up; nothing was written."
+    default_hint = "Give the payload as JSON: --payload FILE, or --payload - for standard input."
+
+
+class PlanUnreadable(BridgeError):
+    """Raised when a plan file cannot be read as text."""
+
+    code = "plan_unreadable"
+    exit_status = 105
+    summary = "A plan file is missing, unreadable or not UTF-8; nothing was started."
+    default_hint = "Name an existing TOML file: bridge run PLAN.toml"
+
+
+class RunStopped(BridgeError):
+    """Raised when a signal ended the run of a plan before all of it was done."""
+
+    code = "run_stopped"
+    exit_status = 106
+    summary = "SIGTERM ended the run of a plan; its workers were ended and their results recorded."
+    default_hint = "See what was done: bridge task list"

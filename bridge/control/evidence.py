@@ -1,0 +1,124 @@
+"""Resolving evidence references: the exact stored bytes of a result, or a typed refusal (design §6).
+
+Every check is made at the moment of resolution, against the path that is active then: a conversation that went
+elsewhere no longer stands on what it left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.adapters.base import Evidence
+from bridge.control.errors import (
+    ReferenceForeignSession,
+    ReferenceInvalidResult,
+    ReferenceNotAResult,
+    ReferenceNotFound,
+    ReferenceNotOnActiveBranch,
+    TooMuchEvidence,
+)
+from bridge.conversations import store as conversations
+from bridge.conversations.models import Entry
+from bridge.conversations.paths import belongs_to_session, lies_on_active_path
+from bridge.foundation.errors import InvalidId
+from bridge.foundation.hashing import digest_hex
+from bridge.foundation.ids import short_entry, short_session, split_entry_id
+from bridge.semantics.interpretation import interpret
+from bridge.semantics.results import ResultStatus
+from bridge.storage.transaction import Connection
+
+RESULT_KIND = "worker.result"
+#: How many results one delegation may cite.
+MAX_REFERENCES = 16
+#: How many bytes of payload they may have together.
+MAX_EVIDENCE_BYTES = 8 * 1024 * 1024
+
+
+def resolve_evidence(connection: Connection, session_id: str | None, reference: str) -> Evidence:
+    """Return a result's exact stored payload for use in a session.
+
+    Parameters
+    ----------
+    session_id
+        The session that cites: a parent's, whose active branch decides. None for one that is yet to be made,
+        to which nothing belongs.
+    reference
+        Full entry id of a ``worker.result``.
+
+    Raises
+    ------
+    ReferenceNotFound, ReferenceForeignSession, ReferenceNotAResult, ReferenceNotOnActiveBranch
+        In this order of checking.
+    UnsupportedSemanticVersion
+        If the entry was written under a contract that this Bridge cannot read.
+    ReferenceInvalidResult
+        If the result broke its contract, so that it proves nothing.
+    """
+    entry = _find(connection, reference)
+    if session_id is None or not belongs_to_session(connection, session_id, entry.id):
+        asker = "the one that is to be made" if session_id is None else short_session(session_id)
+        raise ReferenceForeignSession(
+            f"{short_entry(entry.id)} belongs to another session than {asker}, so it may not be cited. "
+            "Nothing was started.",
+            details={"reference": entry.id, "session_id": session_id},
+        )
+    meaning = interpret(entry.semantic_schema_version, entry.kind, entry.payload_text, entry_id=entry.id)
+    if entry.kind != RESULT_KIND or meaning.opaque:
+        raise ReferenceNotAResult(
+            f"{short_entry(entry.id)} is a {entry.kind}, not a worker's result. Nothing was started.",
+            details={"reference": entry.id, "kind": entry.kind},
+        )
+    if not lies_on_active_path(connection, session_id, entry.id):
+        raise ReferenceNotOnActiveBranch(
+            f"{short_entry(entry.id)} lies on a branch that {short_session(session_id)} has left, "
+            "so it may not be cited. Nothing was started.",
+            details={"reference": entry.id, "session_id": session_id},
+        )
+    if meaning.payload.get("status") == ResultStatus.INVALID:
+        raise ReferenceInvalidResult(
+            f"{short_entry(entry.id)} broke its contract, so it cannot serve as evidence. Nothing was started.",
+            details={"reference": entry.id, "fields": meaning.payload.get("field_errors", [])},
+        )
+    payload = entry.payload_text.encode()
+    return Evidence(reference=entry.id, payload=payload, digest=digest_hex(payload))
+
+
+def resolve_all(connection: Connection, session_id: str | None, references: Sequence[str]) -> tuple[Evidence, ...]:
+    """Resolve references in their order, each once.
+
+    Raises
+    ------
+    TooMuchEvidence
+        If there are more than :data:`MAX_REFERENCES`, or they hold more than :data:`MAX_EVIDENCE_BYTES`.
+    """
+    unique = list(dict.fromkeys(references))
+    if len(unique) > MAX_REFERENCES:
+        raise TooMuchEvidence(
+            f"{len(unique)} results are cited; one task may cite {MAX_REFERENCES}. Nothing was started.",
+            details={"references": len(unique), "limit": MAX_REFERENCES},
+        )
+    found = tuple(resolve_evidence(connection, session_id, reference) for reference in unique)
+    size = sum(len(evidence.payload) for evidence in found)
+    if size > MAX_EVIDENCE_BYTES:
+        raise TooMuchEvidence(
+            f"The cited results hold {size} bytes; one task may cite {MAX_EVIDENCE_BYTES}. Nothing was started.",
+            details={"bytes": size, "limit": MAX_EVIDENCE_BYTES},
+        )
+    return found
+
+
+def _find(connection: Connection, reference: str) -> Entry:
+    try:
+        session_id, _ = split_entry_id(reference)
+    except InvalidId as error:
+        raise _unknown(reference) from error
+    entry = conversations.get_entry(connection, session_id, reference)
+    if entry is None:
+        raise _unknown(reference)
+    return entry
+
+
+def _unknown(reference: str) -> ReferenceNotFound:
+    return ReferenceNotFound(
+        f"There is no entry {reference[:80]!r}. Nothing was started.", details={"reference": reference[:200]}
+    )

@@ -1,0 +1,321 @@
+"""The one place where the forest is written: prepare outside the transaction, then entry, head, cursors and
+audit event together inside it.
+
+Preparing (redaction, validation, canonical text, payload hash) needs no lock and may run on any thread.
+Inside are only the steps that depend on the session's state: sequence, parent, entry hash, rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from bridge.conversations import forest
+from bridge.conversations.errors import PayloadTooLarge
+from bridge.conversations.models import (
+    ROOT_KIND,
+    Appended,
+    Entry,
+    EntryDraft,
+    HeadMove,
+    NewSession,
+    PreparedEntry,
+    Session,
+)
+from bridge.conversations.store import update_session
+from bridge.foundation.canonical import parse_json
+from bridge.foundation.clock import Clock, format_timestamp, parse_timestamp
+from bridge.foundation.hashing import digest_hex
+from bridge.foundation.redaction import redact
+from bridge.integrity.chain import ENTRY_APPENDED, HEAD_MOVED, SESSION_CREATED, append_event
+from bridge.semantics.errors import InvalidPayload
+from bridge.semantics.kinds import default_visibility
+from bridge.semantics.stamps import UNSTAMPED, Stamp
+from bridge.semantics.validation import validate
+from bridge.storage.store import Store
+from bridge.storage.transaction import Transaction
+
+#: Largest payload of one entry, in bytes of canonical JSON; larger texts belong into files.
+MAX_PAYLOAD_BYTES: Final = 4 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class RecordingTransaction:
+    """An open write transaction in which several recordings, and rows of ``control`` itself, become one.
+
+    Obtained from :meth:`Recorder.transact`; gone when that function returns. ``moment`` is the time of the
+    transaction as text: everything in it happened at once.
+    """
+
+    def __init__(self, recorder: Recorder, tx: Transaction, moment: str) -> None:
+        self._recorder = recorder
+        self.tx = tx
+        self.moment = moment
+
+    def append(self, session_id: str, entry: EntryDraft | PreparedEntry, stamp: Stamp = UNSTAMPED) -> Appended:
+        """Append an entry (see ``forest.append``) and its audit event.
+
+        A draft is prepared here, under the lock; hand over prepared entries where it matters.
+        """
+        prepared = self._recorder.prepare(entry, stamp) if isinstance(entry, EntryDraft) else entry
+        appended = forest.append(self.tx, session_id, prepared, self.moment)
+        if appended.is_new:
+            recorded = appended.entry
+            body = {
+                "entry_id": recorded.id,
+                "entry_hash": recorded.entry_hash,
+                "parent_entry_id": recorded.parent_entry_id,
+                "head": appended.head_entry_id,
+            }
+            append_event(self.tx, session_id, ENTRY_APPENDED, body, self.moment)
+        return appended
+
+    def create_session(self, new: NewSession, stamp: Stamp = UNSTAMPED) -> Session:
+        """Make a session with its root, and its audit event."""
+        return self._create(new, {}, stamp)
+
+    def fork(self, entry_id: str, new: NewSession, stamp: Stamp = UNSTAMPED) -> Session:
+        """Make a session that goes on from an entry of another one; nothing is copied."""
+        return self._create(new, forest.fork_payload(self.tx.connection, entry_id), stamp)
+
+    def move_head(self, session_id: str, entry_id: str, *, expected_head: str | None = None) -> HeadMove:
+        """Move a session's head (see ``forest.move_head``); recorded only if it moves."""
+        move = forest.move_head(self.tx, session_id, entry_id, self.moment, expected_head=expected_head)
+        return self._record_move(move)
+
+    def back(self, session_id: str, *, expected_head: str | None = None) -> HeadMove:
+        """Move a session's head to its parent (see ``forest.back``)."""
+        return self._record_move(forest.back(self.tx, session_id, self.moment, expected_head=expected_head))
+
+    def label(self, session_id: str, entry_id: str, name: str) -> str | None:
+        """Name an entry; return the entry that had the name before. The chain keeps every earlier meaning."""
+        previous = forest.set_label(self.tx, session_id, entry_id, name, self.moment)
+        if previous != entry_id:
+            body = {"name": forest.check_label(name), "entry_id": entry_id, "previous_entry_id": previous}
+            self.event(session_id, "label.set", body)
+        return previous
+
+    def remove_label(self, session_id: str, name: str) -> str | None:
+        """Remove a label; return the entry that it named, None if there was none."""
+        previous = forest.remove_label(self.tx, session_id, name)
+        if previous is not None:
+            self.event(session_id, "label.removed", {"name": name, "previous_entry_id": previous})
+        return previous
+
+    def open_cursor(self, session_id: str, owner: str, entry_id: str | None = None) -> str:
+        """Open a cursor at an entry, or at the head; return its leaf."""
+        leaf = forest.open_cursor(self.tx, session_id, owner, entry_id, self.moment)
+        self.event(session_id, "cursor.opened", {"owner": owner, "leaf_entry_id": leaf})
+        return leaf
+
+    def move_cursor(self, session_id: str, owner: str, entry_id: str) -> str:
+        """Set a cursor to another entry; return where it was."""
+        previous = forest.move_cursor(self.tx, session_id, owner, entry_id)
+        if previous != entry_id:
+            body = {"owner": owner, "leaf_entry_id": entry_id, "previous_entry_id": previous}
+            self.event(session_id, "cursor.moved", body)
+        return previous
+
+    def close_cursor(self, session_id: str, owner: str) -> str:
+        """Close a cursor; return its last leaf."""
+        leaf = forest.close_cursor(self.tx, session_id, owner)
+        self.event(session_id, "cursor.closed", {"owner": owner, "leaf_entry_id": leaf})
+        return leaf
+
+    def update_session(self, session_id: str, **changes: str | None) -> Session:
+        """Change ``label``, ``status``, ``workspace_id``, ``agent_id`` or ``harness`` of a session."""
+        unknown = set(changes) - _CHANGEABLE
+        if unknown:
+            raise ValueError(f"a session's {sorted(unknown)} cannot be changed")
+        forest.require_session(self.tx.connection, session_id)
+        update_session(self.tx, session_id, self.moment, **changes)
+        self.event(session_id, "session.updated", changes)
+        return forest.require_session(self.tx.connection, session_id)
+
+    def event(self, chain_id: str, event_type: str, body: Mapping[str, Any]) -> None:
+        """Append an audit event of one's own: for changes that are not recordings."""
+        append_event(self.tx, chain_id, event_type, body, self.moment)
+
+    def _create(self, new: NewSession, root_payload: dict[str, Any], stamp: Stamp) -> Session:
+        draft = EntryDraft(kind=ROOT_KIND, payload=root_payload, created_at=self.moment)
+        session, root = forest.create_session(self.tx, new, self._recorder.prepare(draft, stamp))
+        body = {
+            "entry_id": root.id,
+            "entry_hash": root.entry_hash,
+            "head": root.id,
+            "kind": session.kind,
+            "parent_session_id": session.parent_session_id,
+            "parent_relation": session.parent_relation,
+            **root_payload,
+        }
+        append_event(self.tx, session.id, SESSION_CREATED, body, self.moment)
+        return session
+
+    def _record_move(self, move: HeadMove) -> HeadMove:
+        if move.from_entry_id != move.to_entry_id:
+            body = {"from": move.from_entry_id, "head": move.to_entry_id}
+            append_event(self.tx, move.session_id, HEAD_MOVED, body, self.moment)
+        return move
+
+
+_CHANGEABLE = frozenset({"label", "status", "workspace_id", "agent_id", "harness"})
+
+
+class Recorder:
+    """Records into the forest. Safe to share between threads.
+
+    Parameters
+    ----------
+    store
+        Where to; its writer thread runs the transactions.
+    clock
+        Source of ``created_at`` and of audit times.
+    max_payload_bytes
+        Largest payload of one entry.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
+        self._store = store
+        self._clock = clock
+        self._max_payload_bytes = max_payload_bytes
+
+    def prepare(self, draft: EntryDraft, stamp: Stamp = UNSTAMPED) -> PreparedEntry:
+        """Redact, validate, encode and hash a draft: all that can be done before the transaction.
+
+        Raises
+        ------
+        TransientKind, UnknownKind, InvalidPayload
+            If the draft does not fit the current semantic schema.
+        NotCanonical
+            If the payload is not plain JSON.
+        PayloadTooLarge
+            If its canonical text is longer than ``max_payload_bytes``.
+        """
+        payload = _payload_of(draft)
+        redaction = redact(payload)
+        validate(draft.kind, redaction.value)
+        encoded = redaction.canonical
+        if len(encoded) > self._max_payload_bytes:
+            raise PayloadTooLarge(
+                f"The payload of {draft.kind} has {len(encoded)} bytes; an entry holds {self._max_payload_bytes}. "
+                "Nothing was written.",
+                details={"bytes": len(encoded), "limit": self._max_payload_bytes},
+            )
+        has_external_id = draft.external_id is not None
+        return PreparedEntry(
+            kind=draft.kind,
+            payload_text=encoded.decode(),
+            payload_hash=digest_hex(encoded),
+            context_visibility=draft.context_visibility or default_visibility(draft.kind),
+            stamp=stamp,
+            created_at=self._time_of(draft),
+            external_id=draft.external_id,
+            external_source=draft.external_source if has_external_id else None,
+            parent_entry_id=draft.parent_entry_id,
+            cursor=draft.cursor,
+            expected_head=draft.expected_head,
+        )
+
+    def append(
+        self,
+        session_id: str,
+        draft: EntryDraft,
+        stamp: Stamp = UNSTAMPED,
+        *,
+        first: Callable[[RecordingTransaction], None] | None = None,
+    ) -> Future[Appended]:
+        """Prepare an entry now and append it on the writer thread; the future resolves once it is durable.
+
+        Parameters
+        ----------
+        first
+            Runs before the append in the same transaction (storing the repository state that the stamp names).
+
+        Raises
+        ------
+        BridgeError
+            What preparing raises, at once. What appending raises comes through the future.
+        """
+        return self._store.submit(self._append_job(session_id, draft, stamp, first))
+
+    def append_now(
+        self,
+        session_id: str,
+        draft: EntryDraft,
+        stamp: Stamp = UNSTAMPED,
+        *,
+        first: Callable[[RecordingTransaction], None] | None = None,
+    ) -> Entry:
+        """Append an entry and return it once it is durable. Raises what :meth:`append` does."""
+        return self._store.write(self._append_job(session_id, draft, stamp, first)).entry
+
+    def transact(self, fn: Callable[[RecordingTransaction], T]) -> T:
+        """Run a function in one write transaction and return its result once it is durable.
+
+        If the function raises, nothing of it is written. It must be quick, and must not wait for other writes.
+        """
+        moment = format_timestamp(self._clock.now())
+        return self._store.write(lambda tx: fn(RecordingTransaction(self, tx, moment)))
+
+    def submit(self, fn: Callable[[RecordingTransaction], T]) -> Future[T]:
+        """Queue a function as :meth:`transact` runs it, and return its future."""
+        moment = format_timestamp(self._clock.now())
+        return self._store.submit(lambda tx: fn(RecordingTransaction(self, tx, moment)))
+
+    def create_session(self, new: NewSession, stamp: Stamp = UNSTAMPED) -> Session:
+        """Make a session with its synthetic root. Raises as ``forest.create_session``."""
+        return self.transact(lambda recording: recording.create_session(new, stamp))
+
+    def fork(self, entry_id: str, new: NewSession, stamp: Stamp = UNSTAMPED) -> Session:
+        """Make a session that goes on from an entry of another one."""
+        return self.transact(lambda recording: recording.fork(entry_id, new, stamp))
+
+    def move_head(self, session_id: str, entry_id: str, *, expected_head: str | None = None) -> HeadMove:
+        """Move a session's head; no file changes. Raises as ``forest.move_head``."""
+        return self.transact(lambda recording: recording.move_head(session_id, entry_id, expected_head=expected_head))
+
+    def back(self, session_id: str, *, expected_head: str | None = None) -> HeadMove:
+        """Move a session's head to its parent. Raises as ``forest.back``."""
+        return self.transact(lambda recording: recording.back(session_id, expected_head=expected_head))
+
+    def label(self, session_id: str, entry_id: str, name: str) -> str | None:
+        """Name an entry; return the entry that had the name before. Raises as ``forest.set_label``."""
+        return self.transact(lambda recording: recording.label(session_id, entry_id, name))
+
+    def _append_job(
+        self,
+        session_id: str,
+        draft: EntryDraft,
+        stamp: Stamp,
+        first: Callable[[RecordingTransaction], None] | None,
+    ) -> Callable[[Transaction], Appended]:
+        prepared = self.prepare(draft, stamp)
+        moment = format_timestamp(self._clock.now()) if draft.created_at is not None else prepared.created_at
+
+        def run(tx: Transaction) -> Appended:
+            recording = RecordingTransaction(self, tx, moment)
+            if first is not None:
+                first(recording)
+            return recording.append(session_id, prepared)
+
+        return run
+
+    def _time_of(self, draft: EntryDraft) -> str:
+        if draft.created_at is None:
+            return format_timestamp(self._clock.now())
+        try:
+            # Hashes cover the stored text: other precisions and offsets become the one form that is stored.
+            return format_timestamp(parse_timestamp(draft.created_at))
+        except ValueError as error:
+            raise InvalidPayload(
+                f"created_at is not a time with an offset: {draft.created_at[:80]!r}. Nothing was written.",
+                details={"fields": [{"path": "/created_at", "message": "is not an ISO 8601 time with an offset"}]},
+            ) from error
+
+
+def _payload_of(draft: EntryDraft) -> Any:
+    if draft.payload_text is not None:
+        return parse_json(draft.payload_text)
+    return draft.payload

@@ -1,0 +1,208 @@
+"""Running the attempts at an approved delegation: the worker's process, its events, its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from bridge.adapters.base import Evidence, FailureClass, Outcome, TaskRequest
+from bridge.adapters.events import AdapterEvent
+from bridge.adapters.registry import harness
+from bridge.control import store as rows
+from bridge.control.controller import Controller
+from bridge.control.delegation import Attempt, Delegation, DelegationStatus
+from bridge.control.settlement import AttemptOutcome
+from bridge.conversations.models import EntryDraft
+from bridge.process.identity import ProcessIdentity
+from bridge.semantics.kinds import ELIGIBLE, HIDDEN, Visibility
+from bridge.semantics.results import ResultCheck, validate_result
+from bridge.workspaces.store import save_state
+
+#: How often a running delegation looks whether somebody asked for its end.
+CANCEL_POLL_SECONDS = 0.2
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """An approved delegation with everything made for it: where the worker works and where its words go."""
+
+    delegation: Delegation
+    evidence: tuple[Evidence, ...]
+    base_commit: str
+    worktree: Path
+    worker_session_id: str
+
+
+async def work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
+    """Run attempts until one gives a valid result, one fails for another reason, or none is left.
+
+    Only an invalid result is tried again: the next attempt runs in the same worktree and is told what was wrong.
+    If the calling task is cancelled, the worker's processes are ended first.
+    """
+    permitted = assigned.delegation.request.attempts_permitted
+    problems: Sequence[Mapping[str, str]] = ()
+    for number in range(1, permitted + 1):
+        outcome = await _attempt(controller, assigned, number, problems)
+        if outcome.submission is not None or outcome.failure_class is not None:
+            return outcome
+        problems = outcome.field_errors
+    return outcome
+
+
+async def _attempt(
+    controller: Controller, assigned: Assigned, number: int, problems: Sequence[Mapping[str, str]]
+) -> AttemptOutcome:
+    delegation = assigned.delegation
+    began = controller.clock.monotonic()
+    started = Attempt(delegation.id, number, "running", controller.now())
+    await _write(controller, lambda connection: rows.put_attempt(connection, started))
+    cancel = anyio.Event()
+    task = _task_request(controller, assigned, number, problems)
+    async with anyio.create_task_group() as group:
+        group.start_soon(_watch_for_cancel, controller, delegation.id, cancel)
+        outcome = await harness(delegation.request.harness).run(
+            task, _Sink(controller, assigned, number), cancel=cancel
+        )
+        group.cancel_scope.cancel()
+    schema = delegation.request.output_schema
+    check = validate_result(outcome.submission, None if schema is None else dict(schema))
+    judged = _judged(outcome, check, number, delegation.request.attempts_permitted)
+    changes = {
+        "status": "ended",
+        "finished_at": controller.now(),
+        "exit_status": outcome.exit_status if outcome.signal is None else -outcome.signal,
+        "failure_class": judged.failure_class or (None if check.valid else "invalid_result"),
+    }
+    await _write(controller, lambda connection: rows.update_attempt(connection, delegation.id, number, **changes))
+    duration = max(0.0, controller.clock.monotonic() - began)
+    return replace(judged, duration_seconds=duration)
+
+
+def _task_request(
+    controller: Controller, assigned: Assigned, number: int, problems: Sequence[Mapping[str, str]]
+) -> TaskRequest:
+    request = assigned.delegation.request
+    return TaskRequest(
+        delegation_id=assigned.delegation.id,
+        attempt=number,
+        role=request.role,
+        objective=request.objective,
+        acceptance_criteria=request.acceptance_criteria,
+        write_mode=request.write_mode,
+        owned_paths=request.owned_paths,
+        base_commit=assigned.base_commit,
+        evidence=assigned.evidence,
+        output_schema=request.output_schema,
+        command=request.command,
+        worktree=assigned.worktree,
+        folder=attempt_folder(controller, assigned.delegation.id, number),
+        environment=controller.environment,
+        additions=request.environment,
+        marker=attempt_marker(assigned.delegation.id, number),
+        timeout_seconds=request.timeout_seconds,
+        previous_errors=tuple(problems),
+    )
+
+
+def attempt_folder(controller: Controller, delegation_id: str, number: int) -> Path:
+    """Return the folder of one attempt: its request, evidence, result and logs."""
+    return controller.settings.tasks / delegation_id / str(number)
+
+
+def attempt_marker(delegation_id: str, number: int) -> str:
+    """Return the value by which an attempt's processes are found again."""
+    return f"{delegation_id}-{number}"
+
+
+def _judged(outcome: Outcome, check: ResultCheck, number: int, permitted: int) -> AttemptOutcome:
+    # A command that failed by its exit status may still have handed in a valid report of that failure; one that
+    # claims success all the same is not believed.
+    failure = outcome.failure
+    if failure is FailureClass.EXIT_NONZERO and check.valid and (check.value or {}).get("status") != "completed":
+        failure = None
+    return AttemptOutcome(
+        attempt=number,
+        attempts_permitted=permitted,
+        source=str(outcome.source),
+        submission=check.value if check.valid else None,
+        field_errors=check.fields,
+        raw_text=check.raw_text,
+        is_raw_text_cut=check.is_raw_text_cut,
+        failure_class=None if failure is None else str(failure),
+        failure_detail=outcome.detail,
+        exit_status=outcome.exit_status if outcome.signal is None else -outcome.signal,
+    )
+
+
+async def _watch_for_cancel(controller: Controller, delegation_id: str, cancel: anyio.Event) -> None:
+    while not cancel.is_set():
+        delegation = await to_thread.run_sync(partial(_read, controller, delegation_id))
+        if delegation.cancel_requested_at is not None:
+            cancel.set()
+            return
+        await anyio.sleep(CANCEL_POLL_SECONDS)
+
+
+def _read(controller: Controller, delegation_id: str) -> Delegation:
+    with controller.store.read() as connection:
+        return rows.require_delegation(connection, delegation_id)
+
+
+async def _write(controller: Controller, change: Callable[[Any], T]) -> T:
+    return await to_thread.run_sync(lambda: controller.store.write(lambda tx: change(tx.connection)))
+
+
+class _Sink:
+    """Records what a harness reports: the process in the attempt's row, events in the worker's session."""
+
+    def __init__(self, controller: Controller, assigned: Assigned, number: int) -> None:
+        self._controller = controller
+        self._assigned = assigned
+        self._number = number
+
+    async def started(self, identity: ProcessIdentity) -> None:
+        delegation_id, number = self._assigned.delegation.id, self._number
+
+        def note(connection: Any) -> None:
+            rows.update_attempt(
+                connection, delegation_id, number, pid=identity.pid, process_start_time=identity.start_time
+            )
+            rows.update_delegation(
+                connection, delegation_id, updated_at=self._controller.now(), status=DelegationStatus.RUNNING
+            )
+
+        await _write(self._controller, note)
+
+    async def event(self, event: AdapterEvent) -> None:
+        await to_thread.run_sync(partial(self._record, event))
+
+    def _record(self, event: AdapterEvent) -> None:
+        observation = self._controller.observer.observe(self._assigned.worktree)
+        visibility: Visibility | None = None
+        if event.is_hidden is not None:
+            visibility = HIDDEN if event.is_hidden else ELIGIBLE
+        draft = EntryDraft(
+            kind=event.kind,
+            payload=dict(event.payload),
+            context_visibility=visibility,
+            external_id=event.external_id,
+            external_source=self._assigned.delegation.request.harness,
+        )
+        self._controller.recorder.append_now(
+            self._assigned.worker_session_id,
+            draft,
+            observation.stamp,
+            first=lambda recording: _ignore(save_state(recording.tx, observation, recording.moment)),
+        )
+
+
+def _ignore(_value: object) -> None:
+    """Drop a result that a callback may not return."""

@@ -1,0 +1,140 @@
+"""What can be wrong with a request to the conversation forest."""
+
+from __future__ import annotations
+
+from bridge.foundation.errors import BridgeError
+
+
+class SessionNotFound(BridgeError):
+    """Raised when a reference names no session."""
+
+    code = "session_not_found"
+    exit_status = 46
+    summary = "A reference names no session of this store."
+    default_hint = "List them: bridge session list"
+
+
+class EntryNotFound(BridgeError):
+    """Raised when a reference names no entry."""
+
+    code = "entry_not_found"
+    exit_status = 47
+    summary = "A reference names no entry of this store, or none of the session it must lie in."
+    default_hint = "Look with bridge log or bridge tree."
+
+
+class AmbiguousReference(BridgeError):
+    """Raised when a short reference has several meanings; ``details["matches"]`` lists them."""
+
+    code = "ambiguous_reference"
+    exit_status = 48
+    summary = "A short reference fits several sessions or entries."
+    default_hint = "Type more of it."
+
+
+class InvalidReference(BridgeError):
+    """Raised when a text cannot be a reference at all."""
+
+    code = "invalid_reference"
+    exit_status = 49
+    summary = "A text has none of the forms of a reference."
+    default_hint = "Write 9f3a.31, a sequence, a label, a full id, or @ for the current entry."
+
+
+class HeadMoved(BridgeError):
+    """Raised when the head is not where the caller expected it. Nothing was written."""
+
+    code = "head_moved"
+    exit_status = 50
+    summary = "The conversation's head is not the one that the caller expected; nothing was written."
+    default_hint = "Look where it is with bridge log, then repeat with --expect-head and that entry."
+
+
+class EntryShared(BridgeError):
+    """Raised when a fork's head or cursor would move onto an entry it shares with its origin."""
+
+    code = "entry_shared"
+    exit_status = 51
+    summary = "An entry belongs to the session a fork came from; the fork's own head never moves onto it."
+    default_hint = "Fork again from that entry: bridge fork ENTRY"
+
+
+class NothingBefore(BridgeError):
+    """Raised when there is no entry before the current one to go back to."""
+
+    code = "nothing_before"
+    exit_status = 52
+    summary = "The head is at the beginning of the session already."
+    default_hint = "The next message starts over from the beginning; or go elsewhere: bridge goto SESSION ENTRY"
+
+
+class CursorNotFound(BridgeError):
+    """Raised when a writer names a cursor that it does not hold."""
+
+    code = "cursor_not_found"
+    exit_status = 53
+    summary = "A writer names a branch cursor that is not open in the session."
+    default_hint = "Append without a cursor to go on from the head, or name the parent."
+
+
+class CursorExists(BridgeError):
+    """Raised when a cursor is opened twice."""
+
+    code = "cursor_exists"
+    exit_status = 54
+    summary = "A branch cursor of that owner is open in the session already."
+    default_hint = "Close the open one first, or use another owner."
+
+
+class ExternalIdConflict(BridgeError):
+    """Raised when an external id comes again with other content. The first one stays."""
+
+    code = "external_id_conflict"
+    exit_status = 55
+    summary = "An external id is recorded already, with other content; the first one stays as it is."
+    default_hint = "Look at the one that is there: bridge show ENTRY"
+
+
+class InvalidLabel(BridgeError):
+    """Raised when a name cannot be a label."""
+
+    code = "invalid_label"
+    exit_status = 56
+    summary = "A name cannot be a label: empty, too long, or it reads like another kind of reference."
+    default_hint = "Use 1 to 64 letters, digits, hyphens and underscores, not digits alone."
+
+
+class PathBroken(BridgeError):
+    """Raised when a path ends before its root: a row is missing, or the parents do not lead upwards."""
+
+    code = "path_broken"
+    exit_status = 57
+    summary = "A path does not reach its root: an entry is missing or damaged."
+    default_hint = "Other branches and sessions stay usable. Look closer with bridge doctor."
+
+
+class PayloadTooLarge(BridgeError):
+    """Raised when a payload is larger than an entry may be."""
+
+    code = "payload_too_large"
+    exit_status = 58
+    summary = "A payload is larger than an entry may be; nothing was written."
+    default_hint = "Record a summary, and keep the full text in a file."
+
+
+class SessionExists(BridgeError):
+    """Raised when a session is to be made under an id that is taken."""
+
+    code = "session_exists"
+    exit_status = 59
+    summary = "A session with that id exists already, or no free id was found for a new one."
+    default_hint = "Choose another id, or let Bridge choose one."
+
+
+class InvalidSession(BridgeError):
+    """Raised when a new session or a change of one is not possible as asked."""
+
+    code = "invalid_session"
+    exit_status = 60
+    summary = "A session cannot be made or changed as asked (unknown kind, relation without parent, overlong label)."
+    default_hint = "Mend what the message names and try again."

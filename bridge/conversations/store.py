@@ -1,0 +1,387 @@
+"""Queries of the conversation forest. Values in, values out; the rules are in ``forest`` and ``paths``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
+
+from bridge.conversations.models import ENTRY_FIELDS, Cursor, Entry, Label, NewSession, Node, Session
+from bridge.storage.prepared import Prepared
+from bridge.storage.tables import branch_cursors, entry_labels, session_entries, session_heads, sessions
+from bridge.storage.transaction import Transaction
+
+_COLUMNS: list[ColumnElement[Any]] = [
+    session_entries.c["payload" if name == "payload_text" else name] for name in ENTRY_FIELDS
+]
+_NODE_COLUMNS: list[ColumnElement[Any]] = [
+    session_entries.c[name]
+    for name in (
+        "id",
+        "session_id",
+        "parent_entry_id",
+        "sequence",
+        "semantic_schema_version",
+        "kind",
+        "context_visibility",
+        "created_at",
+    )
+]
+_S, _E, _H, _C, _L = sessions.c, session_entries.c, session_heads.c, branch_cursors.c, entry_labels.c
+
+
+# Sessions
+
+
+def insert_session(tx: Transaction, session_id: str, new: NewSession, moment: str) -> None:
+    """Add a session's row; its root and its head follow in the same transaction."""
+    tx.execute(
+        insert(sessions).values(
+            id=session_id,
+            kind=new.kind,
+            workspace_id=new.workspace_id,
+            agent_id=new.agent_id,
+            harness=new.harness,
+            label=new.label,
+            status=new.status,
+            parent_session_id=new.parent_session_id,
+            parent_relation=new.parent_relation,
+            created_at=moment,
+            updated_at=moment,
+        )
+    )
+
+
+def session_exists(connection: Connection, session_id: str) -> bool:
+    return connection.execute(select(_S.id).where(_S.id == session_id)).first() is not None
+
+
+def update_session(tx: Transaction, session_id: str, moment: str, **changes: str | None) -> bool:
+    """Change columns of a session's row; return whether there is such a session."""
+    done = tx.execute(update(sessions).where(_S.id == session_id).values(updated_at=moment, **changes))
+    return done.rowcount == 1
+
+
+def _session_query() -> Select[Any]:
+    latest = case((_H.updated_at > _S.updated_at, _H.updated_at), else_=_S.updated_at).label("latest")
+    return select(
+        _S.id,
+        _S.kind,
+        _S.workspace_id,
+        _S.agent_id,
+        _S.harness,
+        _S.label,
+        _S.status,
+        _S.parent_session_id,
+        _S.parent_relation,
+        _S.created_at,
+        latest,
+        _H.active_entry_id,
+        _H.next_sequence,
+    ).join_from(sessions, session_heads, _H.session_id == _S.id)
+
+
+def get_session(connection: Connection, session_id: str) -> Session | None:
+    row = connection.execute(_session_query().where(_S.id == session_id)).first()
+    return None if row is None else Session(*row)
+
+
+def list_sessions(
+    connection: Connection,
+    *,
+    workspace_ids: Sequence[str | None] | None = None,
+    kinds: Sequence[str] | None = None,
+    statuses: Sequence[str] | None = None,
+    parent_session_id: str | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+) -> list[Session]:
+    """Return sessions, the last touched first; each condition narrows, none means all.
+
+    None among ``workspace_ids`` stands for the sessions without a workspace.
+    """
+    query = _session_query()
+    if workspace_ids is not None:
+        places = _S.workspace_id.in_([place for place in workspace_ids if place is not None])
+        query = query.where(or_(places, _S.workspace_id.is_(None)) if None in workspace_ids else places)
+    if kinds is not None:
+        query = query.where(_S.kind.in_(kinds))
+    if statuses is not None:
+        query = query.where(_S.status.in_(statuses))
+    if parent_session_id is not None:
+        query = query.where(_S.parent_session_id == parent_session_id)
+    latest = query.selected_columns.latest
+    query = query.order_by(latest.desc(), _S.id.desc()).offset(offset)
+    return [Session(*row) for row in connection.execute(query if limit is None else query.limit(limit))]
+
+
+def sessions_by_tail(connection: Connection, tail: str, limit: int) -> list[str]:
+    """Return the ids that are ``tail`` or end with a hyphen and ``tail``, newest first."""
+    query = select(_S.id).where(or_(_S.id == tail, _S.id.endswith("-" + tail, autoescape=True)))
+    return list(connection.execute(query.order_by(_S.created_at.desc()).limit(limit)).scalars())
+
+
+def sessions_by_label(connection: Connection, label: str, limit: int) -> list[str]:
+    query = select(_S.id).where(_S.label == label).order_by(_S.created_at.desc()).limit(limit)
+    return list(connection.execute(query).scalars())
+
+
+# Entries
+
+_INSERT_ENTRY = Prepared(insert(session_entries), *(column.name for column in _COLUMNS))
+_ENTRY_HASH = Prepared(
+    select(_E.entry_hash).where(_E.session_id == bindparam("session"), _E.id == bindparam("entry")), "session", "entry"
+)
+_HEAD = Prepared(
+    select(
+        _H.active_entry_id,
+        _H.next_sequence,
+        _E.entry_hash,
+        select(_C.owner).where(_C.session_id == bindparam("session")).exists().label("has_cursors"),
+    )
+    .join_from(session_heads, session_entries, and_(_E.session_id == _H.session_id, _E.id == _H.active_entry_id))
+    .where(_H.session_id == bindparam("session")),
+    "session",
+)
+
+
+class Head(NamedTuple):
+    """Where a session stands: its active entry with its hash, the next sequence, and whether anyone holds a cursor."""
+
+    entry_id: str
+    next_sequence: int
+    entry_hash: str
+    has_cursors: bool
+
+
+_values_of = attrgetter(*ENTRY_FIELDS)
+
+
+def insert_entry(tx: Transaction, entry: Entry) -> None:
+    tx.run(_INSERT_ENTRY, *_values_of(entry))
+
+
+def entry_hash_of(connection: Connection, session_id: str, entry_id: str) -> str | None:
+    """Return the hash of an entry of that very session; None if there is none."""
+    row = _ENTRY_HASH.run(connection, session_id, entry_id).fetchone()
+    return None if row is None else row[0]
+
+
+def get_entry(connection: Connection, session_id: str, entry_id: str) -> Entry | None:
+    query = select(*_COLUMNS).where(_E.session_id == session_id, _E.id == entry_id)
+    row = connection.execute(query).first()
+    return None if row is None else Entry.from_row(row)
+
+
+def get_entry_at(connection: Connection, session_id: str, sequence: int) -> Entry | None:
+    query = select(*_COLUMNS).where(_E.session_id == session_id, _E.sequence == sequence)
+    row = connection.execute(query).first()
+    return None if row is None else Entry.from_row(row)
+
+
+def entry_id_at(connection: Connection, session_id: str, sequence: int) -> str | None:
+    query = select(_E.id).where(_E.session_id == session_id, _E.sequence == sequence)
+    found: str | None = connection.execute(query).scalar_one_or_none()
+    return found
+
+
+def find_external(connection: Connection, session_id: str, source: str, external_id: str) -> Entry | None:
+    query = select(*_COLUMNS).where(
+        _E.session_id == session_id, _E.external_source == source, _E.external_id == external_id
+    )
+    row = connection.execute(query).first()
+    return None if row is None else Entry.from_row(row)
+
+
+def iterate_entries(connection: Connection, session_id: str, *, after_sequence: int = -1) -> Iterator[Entry]:
+    """Yield a session's entries in the order of their sequence, over all branches, without loading them at once."""
+    query = select(*_COLUMNS).where(_E.session_id == session_id, _E.sequence > after_sequence).order_by(_E.sequence)
+    for row in connection.execution_options(stream_results=True, yield_per=500).execute(query):
+        yield Entry.from_row(row)
+
+
+def list_nodes(connection: Connection, session_id: str) -> list[Node]:
+    """Return the shape of a session in the order of sequence; payloads are not touched."""
+    query = select(*_NODE_COLUMNS).where(_E.session_id == session_id).order_by(_E.sequence)
+    return [Node(*row) for row in connection.execute(query)]
+
+
+def list_children(connection: Connection, session_id: str, entry_id: str) -> list[Node]:
+    query = (
+        select(*_NODE_COLUMNS).where(_E.session_id == session_id, _E.parent_entry_id == entry_id).order_by(_E.sequence)
+    )
+    return [Node(*row) for row in connection.execute(query)]
+
+
+def _ancestry(columns: Sequence[Any]) -> Select[Any]:
+    """Return the recursive query from an entry upwards, the entry first, at most ``limit`` rows.
+
+    A parent's sequence is smaller than its child's. Asking for that again makes the query end even in a
+    database where somebody else's hand has tied a cycle.
+    """
+    start = (
+        select(*columns, literal(1).label("depth"))
+        .where(_E.session_id == bindparam("session"), _E.id == bindparam("leaf"))
+        .cte("ancestry", recursive=True)
+    )
+    up = select(*columns, start.c.depth + 1).where(
+        _E.session_id == start.c.session_id,
+        _E.id == start.c.parent_entry_id,
+        _E.sequence < start.c.sequence,
+        start.c.depth < bindparam("limit"),
+    )
+    whole = start.union_all(up)
+    # No ORDER BY: sorting would copy every payload once more. A chain comes out in order; callers check that.
+    return select(*[whole.c[column.name] for column in columns])
+
+
+_ANCESTRY = Prepared(_ancestry(_COLUMNS), "session", "leaf", "limit")
+_NODE_ANCESTRY = Prepared(_ancestry(_NODE_COLUMNS), "session", "leaf", "limit")
+
+
+def ancestry(connection: Connection, session_id: str, leaf_entry_id: str, limit: int) -> list[Entry]:
+    """Return an entry of that session and its ancestors there, leaf first, at most ``limit``."""
+    return [Entry.from_row(row) for row in _ANCESTRY.run(connection, session_id, leaf_entry_id, limit)]
+
+
+def node_ancestry(connection: Connection, session_id: str, leaf_entry_id: str, limit: int) -> list[Node]:
+    """Return what :func:`ancestry` does, without payloads."""
+    return [Node(*row) for row in _NODE_ANCESTRY.run(connection, session_id, leaf_entry_id, limit)]
+
+
+# Heads
+
+_INSERT_HEAD = Prepared(insert(session_heads), "session_id", "active_entry_id", "next_sequence", "updated_at")
+_ADVANCE_HEAD = Prepared(
+    update(session_heads)
+    .where(_H.session_id == bindparam("session"))
+    .values(active_entry_id=bindparam("entry"), next_sequence=bindparam("next"), updated_at=bindparam("moment")),
+    "entry",
+    "next",
+    "moment",
+    "session",
+)
+
+
+def insert_head(tx: Transaction, session_id: str, entry_id: str, next_sequence: int, moment: str) -> None:
+    tx.run(_INSERT_HEAD, session_id, entry_id, next_sequence, moment)
+
+
+def head_to_change(tx: Transaction, session_id: str) -> Head | None:
+    """Return where a session stands, as :func:`get_head`, from the transaction's memo if it moved the head itself."""
+    known: Head | None = tx.memo.get(("head", session_id))
+    return get_head(tx.connection, session_id) if known is None else known
+
+
+def get_head(connection: Connection, session_id: str) -> Head | None:
+    """Return where a session stands; None if there is no such session."""
+    row = _HEAD.run(connection, session_id).fetchone()
+    return None if row is None else Head(*row)
+
+
+def set_head(tx: Transaction, session_id: str, head: Head, moment: str) -> None:
+    tx.run(_ADVANCE_HEAD, head.entry_id, head.next_sequence, moment, session_id)
+    tx.memo["head", session_id] = head
+
+
+# Cursors
+
+_ADVANCE_CURSORS = Prepared(
+    update(branch_cursors)
+    .where(_C.session_id == bindparam("session"), _C.leaf_entry_id == bindparam("parent"))
+    .values(leaf_entry_id=bindparam("entry")),
+    "entry",
+    "session",
+    "parent",
+)
+_CURSOR_LEAF = Prepared(
+    select(_C.leaf_entry_id).where(_C.session_id == bindparam("session"), _C.owner == bindparam("owner_name")),
+    "session",
+    "owner_name",
+)
+
+
+def advance_cursors(tx: Transaction, session_id: str, parent_entry_id: str, entry_id: str) -> None:
+    """Move every cursor of the session whose leaf was the parent."""
+    tx.run(_ADVANCE_CURSORS, entry_id, session_id, parent_entry_id)
+
+
+def cursor_leaf(connection: Connection, session_id: str, owner: str) -> str | None:
+    row = _CURSOR_LEAF.run(connection, session_id, owner).fetchone()
+    return None if row is None else row[0]
+
+
+def insert_cursor(tx: Transaction, session_id: str, owner: str, leaf_entry_id: str, moment: str) -> None:
+    tx.memo.pop(("head", session_id), None)
+    tx.execute(
+        insert(branch_cursors).values(
+            session_id=session_id, owner=owner, leaf_entry_id=leaf_entry_id, created_at=moment
+        )
+    )
+
+
+def move_cursor(tx: Transaction, session_id: str, owner: str, leaf_entry_id: str) -> None:
+    tx.execute(
+        update(branch_cursors).where(_C.session_id == session_id, _C.owner == owner).values(leaf_entry_id=leaf_entry_id)
+    )
+
+
+def delete_cursor(tx: Transaction, session_id: str, owner: str) -> None:
+    tx.execute(delete(branch_cursors).where(_C.session_id == session_id, _C.owner == owner))
+
+
+def list_cursors(connection: Connection, session_id: str) -> list[Cursor]:
+    query = select(_C.owner, _C.session_id, _C.leaf_entry_id).where(_C.session_id == session_id).order_by(_C.owner)
+    return [Cursor(*row) for row in connection.execute(query)]
+
+
+# Labels
+
+
+def label_target(connection: Connection, session_id: str, name: str) -> str | None:
+    query = select(_L.entry_id).where(_L.session_id == session_id, _L.name == name)
+    found: str | None = connection.execute(query).scalar_one_or_none()
+    return found
+
+
+def put_label(tx: Transaction, session_id: str, name: str, entry_id: str, moment: str) -> None:
+    """Set a label, whether or not it exists."""
+    tx.execute(delete(entry_labels).where(_L.session_id == session_id, _L.name == name))
+    tx.execute(insert(entry_labels).values(session_id=session_id, name=name, entry_id=entry_id, created_at=moment))
+
+
+def delete_label(tx: Transaction, session_id: str, name: str) -> None:
+    tx.execute(delete(entry_labels).where(_L.session_id == session_id, _L.name == name))
+
+
+def list_labels(connection: Connection, session_id: str) -> list[Label]:
+    query = select(_L.name, _L.session_id, _L.entry_id).where(_L.session_id == session_id).order_by(_L.name)
+    return [Label(*row) for row in connection.execute(query)]
+
+
+def labels_named(connection: Connection, name: str, limit: int) -> list[Label]:
+    """Return the labels of a name in all sessions, newest first."""
+    query = select(_L.name, _L.session_id, _L.entry_id).where(_L.name == name)
+    return [Label(*row) for row in connection.execute(query.order_by(_L.created_at.desc()).limit(limit))]
+
+
+def count_entries(connection: Connection, session_id: str) -> int:
+    """Return how many entries a session has, its root included."""
+    query = select(func.count()).select_from(session_entries).where(_E.session_id == session_id)
+    return connection.execute(query).scalar_one()

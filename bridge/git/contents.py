@@ -1,0 +1,136 @@
+"""Digests of what stands on the disk, in bounded memory, never through a symlink, never of a moving file."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from dataclasses import dataclass
+from hashlib import sha256
+
+from bridge.git.manifest import ContentKind
+
+#: Bytes of a file that are in memory at a time.
+CHUNK_BYTES = 1_048_576
+#: How often a file that changes while it is read is read anew before it is given up.
+READ_ATTEMPTS = 3
+
+# What open and readlink say when a file was swapped for something else after the lstat.
+_SWAPPED = frozenset({errno.ELOOP, errno.EINVAL, errno.ENXIO})
+# A FIFO put in a file's place must not block the open; a symlink put there must not be followed.
+_OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class ContentUnreadable(Exception):
+    """Raised when a path's content cannot be told; ``path`` is relative to the top level."""
+
+    def __init__(self, path: bytes, why: str) -> None:
+        super().__init__(why)
+        self.path = path
+        self.why = why
+
+
+class ContentVanished(Exception):
+    """Raised when a path that was listed as present is not there, or is of another type."""
+
+    def __init__(self, path: bytes) -> None:
+        super().__init__("no longer there")
+        self.path = path
+
+
+class DeadlinePassed(Exception):
+    """Raised when reading goes on past the time limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What stands at a path: ``kind`` FILE or LINK, its SHA-256 (hex), and its permission and type bits."""
+
+    kind: ContentKind
+    digest: bytes
+    mode: int
+
+
+def digest_content(root: bytes, path: bytes, deadline: float) -> Content:
+    """Return the digest of a file's bytes or of a symlink's target text.
+
+    Parameters
+    ----------
+    root
+        The top level, absolute.
+    deadline
+        Reading of :func:`time.monotonic` after which reading stops.
+
+    Raises
+    ------
+    ContentVanished
+        If nothing is there, or something that is neither file nor symlink.
+    ContentUnreadable
+        If it cannot be read, or changed during each of :data:`READ_ATTEMPTS` readings.
+    DeadlinePassed
+        If the deadline passed.
+    """
+    absolute = root + b"/" + path
+    for _ in range(READ_ATTEMPTS):
+        try:
+            found = _read_file(absolute, path, deadline)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ContentVanished(path) from error
+        except OSError as error:
+            if error.errno in _SWAPPED:
+                continue
+            raise ContentUnreadable(path, error.strerror or "cannot be read") from error
+        if found is not None:
+            return found
+    raise ContentUnreadable(path, "it changes while it is read")
+
+
+def _read_file(absolute: bytes, path: bytes, deadline: float) -> Content | None:
+    """Return the content, or None if it changed under the reading."""
+    before = os.lstat(absolute)
+    if stat.S_ISLNK(before.st_mode):
+        return Content(ContentKind.LINK, sha256(os.readlink(absolute)).hexdigest().encode(), before.st_mode)
+    if not stat.S_ISREG(before.st_mode):
+        raise ContentVanished(path)
+    descriptor = os.open(absolute, _OPEN_FLAGS)
+    try:
+        if _identity(os.fstat(descriptor)) != _identity(before):
+            return None
+        digest, size = _digest_descriptor(descriptor, before.st_size, deadline)
+        after = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    if size != before.st_size or _identity(after) != _identity(before):
+        return None
+    return Content(ContentKind.FILE, digest.encode(), after.st_mode)
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_mode,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
+
+
+def _digest_descriptor(descriptor: int, size: int, deadline: float) -> tuple[str, int]:
+    """Return the digest and the number of bytes it covers."""
+    if time.monotonic() > deadline:
+        raise DeadlinePassed
+    if size < CHUNK_BYTES:
+        # One byte more than expected shows a file that grew; a full chunk would cost more than the reading.
+        content = os.read(descriptor, size + 1)
+        return sha256(content).hexdigest(), len(content)
+    digest = sha256()
+    buffer = memoryview(bytearray(CHUNK_BYTES))
+    total = 0
+    while count := os.readv(descriptor, [buffer]):
+        digest.update(buffer[:count])
+        total += count
+        if time.monotonic() > deadline:
+            raise DeadlinePassed
+    return digest.hexdigest(), total

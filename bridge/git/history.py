@@ -1,0 +1,374 @@
+"""What became of HEAD, and which paths differ between two commits. Facts, never causes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, run_git
+from bridge.git.repository import RepositoryLocation
+from bridge.git.walk import MAX_WALKED_COMMITS, walk_histories
+from bridge.semantics.stamps import UNBORN
+
+#: Commits whose id and subject a relation carries.
+MAX_NAMED_COMMITS = 10
+#: Commits on either side that are searched for the same tree or patch.
+MAX_REWRITE_CANDIDATES = 200
+#: Changed files up to which git looks for renames with edits (quadratic); exact renames are always found.
+RENAME_LIMIT = 1_000
+#: Id of the empty tree, by length of an object id.
+EMPTY_TREES = {
+    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
+
+
+class RelationKind(StrEnum):
+    """How one HEAD lies to another."""
+
+    SAME = "same"
+    AHEAD = "ahead"
+    BEHIND = "behind"
+    DIVERGED = "diverged"
+    #: The old commit is not in the new history, but its tree or its patches are, under other ids.
+    REWRITTEN = "rewritten"
+    UNRELATED = "unrelated"
+    #: The repository does not have one of the two commits (any more).
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSubject:
+    """A commit's id and the first line of its message."""
+
+    id: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRelation:
+    """How ``new`` lies to ``old``.
+
+    Parameters
+    ----------
+    ahead, behind
+        Commits that only the new, and only the old history has.
+    commits
+        The first of the new ones, newest first; of the old ones when the new history has none of its own.
+    rewritten_as
+        The commit under which the old one was found again.
+    missing
+        The ids that the repository does not have.
+    is_cut
+        Whether the budget ended the walk: counts are then lower bounds, and common history may lie further back.
+    """
+
+    kind: RelationKind
+    ahead: int = 0
+    behind: int = 0
+    commits: tuple[CommitSubject, ...] = ()
+    rewritten_as: str | None = None
+    missing: tuple[str, ...] = ()
+    is_cut: bool = False
+
+
+def head_relation(
+    location: RepositoryLocation,
+    old_head: str,
+    new_head: str,
+    *,
+    max_commits: int = MAX_WALKED_COMMITS,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+) -> HeadRelation:
+    """Return how one value of HEAD (commit id or ``"unborn"``) lies to a later one.
+
+    From unborn to a commit is ahead by all of the new history, the other way round behind.
+
+    Parameters
+    ----------
+    max_commits
+        Budget of commits looked at; past it the relation is marked ``is_cut``.
+
+    Raises
+    ------
+    GitFailed, GitTimedOut, GitMissing
+        If git cannot read the history.
+    """
+    if old_head == new_head:
+        return HeadRelation(RelationKind.SAME)
+    known = existing_commits(location, [old_head, new_head], timeout_seconds=timeout_seconds)
+    missing = tuple(head for head in (old_head, new_head) if head != UNBORN and head not in known)
+    if missing:
+        return HeadRelation(RelationKind.MISSING, missing=missing)
+    if UNBORN in {old_head, new_head}:
+        return _from_or_to_unborn(location, old_head, new_head, max_commits, timeout_seconds)
+    walk = walk_histories(location, old_head, new_head, max_commits=max_commits, timeout_seconds=timeout_seconds)
+    kind = RelationKind.DIVERGED
+    rewritten_as: str | None = None
+    if not walk.only_old and walk.has_common:
+        kind = RelationKind.AHEAD
+    elif not walk.only_new and walk.has_common:
+        kind = RelationKind.BEHIND
+    else:
+        rewritten_as = _rewritten_as(location, walk.only_old, walk.only_new, timeout_seconds)
+        if rewritten_as is not None:
+            kind = RelationKind.REWRITTEN
+        elif not walk.has_common and not walk.is_cut:
+            kind = RelationKind.UNRELATED
+    named = subjects(location, (walk.only_new or walk.only_old)[:MAX_NAMED_COMMITS], timeout_seconds=timeout_seconds)
+    return HeadRelation(kind, len(walk.only_new), len(walk.only_old), named, rewritten_as, is_cut=walk.is_cut)
+
+
+def _from_or_to_unborn(
+    location: RepositoryLocation, old_head: str, new_head: str, max_commits: int, timeout_seconds: float
+) -> HeadRelation:
+    is_ahead = old_head == UNBORN
+    output = run_git(
+        ["rev-list", f"--max-count={max_commits + 1}", "--end-of-options", new_head if is_ahead else old_head],
+        cwd=location.run_directory,
+        timeout_seconds=timeout_seconds,
+    )
+    commits = output.text.split()
+    is_cut = len(commits) > max_commits
+    count = min(len(commits), max_commits)
+    named = subjects(location, commits[:MAX_NAMED_COMMITS], timeout_seconds=timeout_seconds)
+    if is_ahead:
+        return HeadRelation(RelationKind.AHEAD, ahead=count, commits=named, is_cut=is_cut)
+    return HeadRelation(RelationKind.BEHIND, behind=count, commits=named, is_cut=is_cut)
+
+
+def existing_commits(
+    location: RepositoryLocation,
+    commits: Sequence[str],
+    *,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+) -> frozenset[str]:
+    """Return those ids that are commits in the repository; nothing is fetched to find out."""
+    output = run_git(
+        ["cat-file", "--batch-check=%(objectname) %(objecttype)"],
+        cwd=location.run_directory,
+        timeout_seconds=timeout_seconds,
+        stdin="".join(f"{commit}\n" for commit in commits).encode(),
+        extra_environment={"GIT_NO_LAZY_FETCH": "1"},
+    )
+    return frozenset(
+        name for name, _, kind in (line.partition(" ") for line in output.text.splitlines()) if kind == "commit"
+    )
+
+
+def subjects(
+    location: RepositoryLocation,
+    commits: Sequence[str],
+    *,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+) -> tuple[CommitSubject, ...]:
+    """Return id and subject of some commits, in the order given."""
+    return tuple(
+        CommitSubject(identity, subject)
+        for identity, subject in _formatted(location, commits, "%s", timeout_seconds).items()
+    )
+
+
+def _formatted(
+    location: RepositoryLocation, commits: Sequence[str], form: str, timeout_seconds: float
+) -> dict[str, str]:
+    if not commits:
+        return {}
+    output = run_git(
+        ["-c", "log.showSignature=false", "log", "--no-walk=unsorted", "-z", f"--format=%H {form}", "--stdin"],
+        cwd=location.run_directory,
+        timeout_seconds=timeout_seconds,
+        stdin="".join(f"{commit}\n" for commit in commits).encode(),
+    )
+    records = output.stdout.decode("utf-8", "replace").split("\0")
+    return {identity: rest for identity, _, rest in (record.partition(" ") for record in records) if identity}
+
+
+def _rewritten_as(
+    location: RepositoryLocation, only_old: Sequence[str], only_new: Sequence[str], timeout_seconds: float
+) -> str | None:
+    """Return the new commit that holds what the old tip held: its tree, or the patches of all old commits.
+
+    Bounded: only the newest :data:`MAX_REWRITE_CANDIDATES` on each side are compared.
+    """
+    old, new = only_old[:MAX_REWRITE_CANDIDATES], only_new[:MAX_REWRITE_CANDIDATES]
+    if not old or not new:
+        return None
+    trees = _formatted(location, [old[0], *new], "%T", timeout_seconds)
+    for commit in new:
+        if trees[commit] == trees[old[0]]:
+            return commit
+    if len(only_old) > MAX_REWRITE_CANDIDATES:
+        return None
+    patches = _patch_ids(location, [*old, *new], timeout_seconds)
+    found = {patches[commit]: commit for commit in reversed(new) if commit in patches}
+    matches = [found.get(patches[commit]) for commit in old if commit in patches]
+    # A merge or an empty commit has no patch; one among the old ones does not speak against a rewrite, but if
+    # the tip itself has none there is no commit to point to.
+    if not matches or None in matches or old[0] not in patches:
+        return None
+    return matches[0]
+
+
+def _patch_ids(location: RepositoryLocation, commits: Sequence[str], timeout_seconds: float) -> dict[str, str]:
+    """Return the stable patch id of each commit that has one, by commit."""
+    diff = run_git(
+        ["diff-tree", "--stdin", "--patch", "--root", "--no-ext-diff", "--no-textconv", "--no-renames", "--full-index"],
+        cwd=location.run_directory,
+        timeout_seconds=timeout_seconds,
+        stdin="".join(f"{commit}\n" for commit in commits).encode(),
+    )
+    output = run_git(
+        ["patch-id", "--stable"], cwd=location.run_directory, timeout_seconds=timeout_seconds, stdin=diff.stdout
+    )
+    pairs = (line.split() for line in output.text.splitlines())
+    return {commit: patch for patch, commit in pairs}
+
+
+def is_ancestor(
+    location: RepositoryLocation,
+    ancestor: str,
+    descendant: str,
+    *,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+) -> bool:
+    """Return whether a commit lies in the history of another (or is it).
+
+    Raises
+    ------
+    GitFailed
+        If one of them does not exist.
+    """
+    answer = run_git(
+        ["merge-base", "--is-ancestor", ancestor, descendant],
+        cwd=location.run_directory,
+        timeout_seconds=timeout_seconds,
+        accepted=(0, 1),
+    )
+    return answer.status == 0
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamDistance:
+    """How far a commit is from the upstream of a branch."""
+
+    upstream: str
+    ahead: int
+    behind: int
+    is_cut: bool
+
+
+def upstream_distance(
+    location: RepositoryLocation,
+    branch: str,
+    commit: str,
+    *,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+) -> UpstreamDistance | None:
+    """Return how far ``commit`` is from the upstream of ``branch`` (full name); None if the branch has none."""
+    output = run_git(
+        ["for-each-ref", "--format=%(refname)%00%(upstream)", branch],
+        cwd=location.run_directory,
+        timeout_seconds=timeout_seconds,
+    )
+    upstream = dict(line.split("\0") for line in output.text.splitlines()).get(branch)
+    if not upstream:
+        return None
+    found = run_git(
+        ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{upstream}^{{commit}}"],
+        cwd=location.run_directory,
+        timeout_seconds=timeout_seconds,
+        accepted=(0, 1, 128),
+    )
+    if found.status != 0:
+        return None
+    if found.text == commit:
+        return UpstreamDistance(upstream, 0, 0, is_cut=False)
+    walk = walk_histories(location, found.text, commit, timeout_seconds=timeout_seconds)
+    return UpstreamDistance(upstream, len(walk.only_new), len(walk.only_old), walk.is_cut)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedPath:
+    """One path that differs between two commits.
+
+    Parameters
+    ----------
+    status
+        ``A`` added, ``M`` modified, ``D`` deleted, ``T`` type changed, ``R`` renamed.
+    path, old_path
+        Raw bytes; ``old_path`` is set for a rename only.
+    similarity
+        Per cent, for a rename.
+    """
+
+    status: str
+    path: bytes
+    old_path: bytes | None
+    old_mode: str
+    new_mode: str
+    old_id: str
+    new_id: str
+    similarity: int | None = None
+
+
+def changed_paths(
+    location: RepositoryLocation,
+    old: str,
+    new: str,
+    *,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+) -> list[ChangedPath]:
+    """Return which paths differ between two commits or trees (``"unborn"`` is the empty one), renames found.
+
+    Raises
+    ------
+    GitFailed
+        If one of them does not exist.
+    """
+    length = max(len(side) for side in (old, new) if side != UNBORN) if {old, new} != {UNBORN} else 40
+    empty = EMPTY_TREES.get(length, EMPTY_TREES[40])
+    output = run_git(
+        [
+            "diff-tree",
+            "-r",
+            "-z",
+            "--raw",
+            "--no-abbrev",
+            f"-l{RENAME_LIMIT}",
+            "-M",
+            "--ignore-submodules=none",
+            "--end-of-options",
+            empty if old == UNBORN else old,
+            empty if new == UNBORN else new,
+        ],
+        cwd=location.run_directory,
+        timeout_seconds=timeout_seconds,
+    )
+    return parse_raw_diff(output.stdout)
+
+
+def parse_raw_diff(output: bytes) -> list[ChangedPath]:
+    """Return the rows of ``git diff --raw -z``.
+
+    Raises
+    ------
+    ValueError
+        If the output does not have the documented form.
+    """
+    fields = iter(output.split(b"\0"))
+    rows: list[ChangedPath] = []
+    for head in fields:
+        if not head:
+            continue
+        if not head.startswith(b":"):
+            raise ValueError(f"malformed raw diff: {head[:60]!r}")
+        old_mode, new_mode, old_id, new_id, letter = (os.fsdecode(part) for part in head[1:].split(b" "))
+        path = next(fields)
+        is_pair = letter[0] in "RC"
+        old_path, path = (path, next(fields)) if is_pair else (None, path)
+        similarity = int(letter[1:]) if is_pair else None
+        rows.append(ChangedPath(letter[0], path, old_path, old_mode, new_mode, old_id, new_id, similarity))
+    return rows

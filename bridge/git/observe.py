@@ -1,0 +1,424 @@
+"""Taking a stamp: one git status, the contents of what it lists, and what the git directory says about HEAD.
+
+git's answer is the truth about which paths differ; contents are digested here. What cannot be told exactly makes
+the observation unknown, with a reason and a path, and never "clean".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from bridge.foundation.clock import Clock, format_timestamp
+from bridge.foundation.hashing import digest_hex
+from bridge.git import contents, porcelain
+from bridge.git.errors import GitFailed, GitMissing, GitTimedOut, NotARepository
+from bridge.git.manifest import ABSENT_MODE, ContentKind, Manifest, ManifestRow
+from bridge.git.meaning import MeaningSettings, meaning_settings
+from bridge.git.paths import display_path, plain_path
+from bridge.git.process import (
+    DEFAULT_TIMEOUT_SECONDS,
+    GitOutput,
+    begin_git,
+    child_environment,
+    run_git,
+    stderr_tail,
+)
+from bridge.git.repository import RepositoryLocation, discover, read_pointer
+from bridge.git.unobserved import unobserved_paths
+from bridge.semantics.stamps import UNBORN, RepositoryState, Stamp, UnknownReason
+
+#: How often the whole observation is made anew when files change under it.
+OBSERVE_ATTEMPTS = 3
+#: How deep repositories within repositories are followed.
+MAX_NESTED_DEPTH = 16
+
+STATUS_COMMAND = (
+    "-c",
+    "status.showStash=false",
+    "-c",
+    "status.relativePaths=false",
+    "status",
+    "--porcelain=v2",
+    "-z",
+    "--branch",
+    "--no-ahead-behind",
+    "--untracked-files=all",
+    "--ignored=no",
+    "--ignore-submodules=none",
+    "--no-renames",
+)
+_REPOSITORY_MODE = b"160000"
+_LINK_MODE = b"120000"
+_FILE_MODES = (b"100644", b"100755")
+_UNOPENED = re.compile(rb"^warning: could not open directory '(.*)': (.*)$", re.MULTILINE)
+# What git prints (by perror) when it cannot look at a listed path, and then leaves it out.
+_UNSEEN = re.compile(
+    rb"^(?!warning: |error: |fatal: |hint: )(.+): "
+    rb"(Permission denied|Input/output error|Stale file handle|Transport endpoint is not connected)$",
+    re.MULTILINE,
+)
+_DOUBTFUL = re.compile(rb"^(?:error|fatal): .*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was seen at a path.
+
+    Exactly one of ``state`` and ``unknown`` is set; ``manifest`` goes with ``state``.
+
+    Parameters
+    ----------
+    unknown_path
+        Bytes of the path, relative to the top level, that could not be told.
+    detail
+        What git or the system said about it; text for people.
+    observed_at
+        When the observation began.
+    unobserved
+        Paths that the index hides from status; empty unless asked for.
+    location
+        Where the repository is, as far as it was found.
+    """
+
+    state: RepositoryState | None
+    manifest: Manifest | None
+    observed_at: datetime
+    unknown: UnknownReason | None = None
+    unknown_path: bytes | None = None
+    detail: str | None = None
+    unobserved: tuple[bytes, ...] = ()
+    location: RepositoryLocation | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the state is known and git status prints nothing."""
+        return self.manifest is not None and self.manifest.is_clean
+
+    @property
+    def stamp(self) -> Stamp:
+        """The observation as an entry carries it."""
+        return Stamp(
+            state_digest=None if self.state is None else self.state.state_digest,
+            unknown_reason=self.unknown,
+            unknown_path=None if self.unknown_path is None else plain_path(self.unknown_path),
+            unknown_detail=self.detail,
+            observed_at=format_timestamp(self.observed_at),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One reading of a worktree."""
+
+    location: RepositoryLocation
+    status: porcelain.StatusOutput
+    manifest: Manifest
+    settings: MeaningSettings
+    operation: str | None
+
+
+class _Unknown(Exception):
+    """Carries the reason out of the depths of an observation."""
+
+    def __init__(self, reason: UnknownReason, *, path: bytes | None = None, detail: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path = path
+        self.detail = detail
+
+
+@dataclass(slots=True)
+class _Run:
+    """What all parts of one observation share."""
+
+    deadline: float
+    timeout_seconds: float
+    environment: dict[str, str] = field(default_factory=child_environment)
+    #: Where the outermost repository is, once that is known.
+    location: RepositoryLocation | None = None
+
+    def remaining(self) -> float:
+        seconds = self.deadline - time.monotonic()
+        if seconds <= 0:
+            raise _Unknown(UnknownReason.TIMED_OUT, detail=self.limit_text())
+        return seconds
+
+    def limit_text(self) -> str:
+        return f"not done within {self.timeout_seconds:g} s"
+
+
+def observe(
+    path: Path | None,
+    *,
+    clock: Clock,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    include_unobserved: bool = False,
+) -> Observation:
+    """Return the exact state of the worktree that ``path`` lies in, or why it cannot be told; never raises for it.
+
+    Parameters
+    ----------
+    path
+        The top level or anything below it, also through symlinks; None when a session has no workspace.
+    timeout_seconds
+        Time limit of the whole observation.
+    include_unobserved
+        Also list what the index hides (assume-unchanged, skip-worktree); one more git call unless remembered.
+    """
+    observed_at = clock.now()
+    run = _Run(time.monotonic() + timeout_seconds, timeout_seconds)
+    if path is None or not os.path.exists(path):
+        detail = None if path is None else f"{str(path)!r} does not exist"
+        return Observation(None, None, observed_at, UnknownReason.NO_PATH, detail=detail)
+    try:
+        seen = _look(path if os.path.isdir(path) else path.parent, run, depth=0)
+        hidden = _unobserved(seen.location, run) if include_unobserved else ()
+    except _Unknown as unknown:
+        return Observation(None, None, observed_at, unknown.reason, unknown.path, unknown.detail, location=run.location)
+    return Observation(_state(seen), seen.manifest, observed_at, unobserved=hidden, location=seen.location)
+
+
+def _discover(path: Path, run: _Run) -> RepositoryLocation:
+    try:
+        location = discover(path, timeout_seconds=run.remaining())
+    except NotARepository as error:
+        raise _Unknown(UnknownReason.NOT_A_REPOSITORY, detail=error.message) from error
+    if run.location is None:
+        run.location = location
+    if location.is_bare:
+        raise _Unknown(UnknownReason.BARE_REPOSITORY, detail=f"{str(path)!r} has no work tree")
+    return location
+
+
+def _unobserved(location: RepositoryLocation, run: _Run) -> tuple[bytes, ...]:
+    try:
+        return unobserved_paths(location, timeout_seconds=run.remaining())
+    except (GitFailed, GitTimedOut, GitMissing) as error:
+        raise _from_git(error, run) from error
+
+
+def _state(seen: _Seen) -> RepositoryState:
+    return RepositoryState(
+        repository_id=seen.location.repository_id,
+        worktree_id=seen.location.worktree_id,
+        head=UNBORN if seen.status.head is None else seen.status.head.decode("ascii"),
+        ref=_ref(seen.location, seen.status.branch),
+        operation=seen.operation,
+        dirty_hash=seen.manifest.dirty_hash,
+        settings_digest=seen.settings.digest,
+    )
+
+
+def _ref(location: RepositoryLocation, branch: bytes | None) -> str | None:
+    if branch is None:
+        return None
+    if branch.startswith(b"refs/") or branch == b"(null)":
+        # A branch may be called "refs/…", and HEAD may point outside refs/heads (for which git 2.39 may print
+        # "(null)"): the file tells them apart.
+        head = read_pointer(location.git_dir / "HEAD") or b""
+        if head.startswith(b"ref:"):
+            return plain_path(head[4:].strip())
+    return plain_path(b"refs/heads/" + branch)
+
+
+def operation_in_progress(location: RepositoryLocation) -> str | None:
+    """Return ``merge``, ``rebase``, ``am``, ``cherry-pick``, ``revert`` or ``bisect`` if one was begun, else None."""
+    names = frozenset(os.listdir(location.git_dir))
+    if "MERGE_HEAD" in names:
+        return "merge"
+    if "rebase-merge" in names:
+        return "rebase"
+    if "rebase-apply" in names:
+        return "am" if (location.git_dir / "rebase-apply" / "applying").exists() else "rebase"
+    if "CHERRY_PICK_HEAD" in names:
+        return "cherry-pick"
+    if "REVERT_HEAD" in names:
+        return "revert"
+    if "sequencer" in names:
+        todo = read_pointer(location.git_dir / "sequencer" / "todo") or b""
+        return "revert" if todo.startswith(b"revert") else "cherry-pick"
+    return "bisect" if "BISECT_LOG" in names else None
+
+
+def _look(folder: Path, run: _Run, *, depth: int) -> _Seen:
+    """Read the worktree that a folder lies in; anew, a few times, when a listed path moves under the reading."""
+    previous = b""
+    for attempt in range(1, OBSERVE_ATTEMPTS + 1):
+        try:
+            location, settings, operation, output = _ask(folder, run)
+            is_stable, previous = output == previous, output
+            status = porcelain.parse_status(output)
+            rows = [
+                _row(location, row, run, settings=settings, depth=depth, is_stable=is_stable) for row in status.rows
+            ]
+            return _Seen(location, status, Manifest.of(rows), settings, operation)
+        except (GitFailed, GitTimedOut, GitMissing) as error:
+            raise _from_git(error, run) from error
+        except porcelain.PorcelainMalformed as error:
+            raise _Unknown(UnknownReason.GIT_FAILED, detail=str(error)) from error
+        except contents.DeadlinePassed as error:
+            raise _Unknown(UnknownReason.TIMED_OUT, detail=run.limit_text()) from error
+        except contents.ContentUnreadable as error:
+            raise _Unknown(UnknownReason.UNREADABLE_PATH, path=error.path, detail=error.why) from error
+        except contents.ContentVanished as error:
+            if attempt == OBSERVE_ATTEMPTS:
+                raise _Unknown(
+                    UnknownReason.UNREADABLE_PATH, path=error.path, detail="it changes while it is read"
+                ) from error
+    raise AssertionError("unreachable")
+
+
+def _ask(folder: Path, run: _Run) -> tuple[RepositoryLocation, MeaningSettings, str | None, bytes]:
+    """Run git status, and while it works find out what only takes reading a few small files."""
+    with begin_git(STATUS_COMMAND, cwd=folder, environment=run.environment) as running:
+        location = _discover(folder, run)
+        settings = meaning_settings(location, run.environment, timeout_seconds=run.remaining())
+        try:
+            operation = operation_in_progress(location)
+        except OSError as error:
+            raise _Unknown(UnknownReason.GIT_FAILED, detail=f"{location.git_dir}: {error.strerror}") from error
+        return location, settings, operation, _checked(running.finish(run.remaining()))
+
+
+def read_status(
+    location: RepositoryLocation, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+) -> porcelain.StatusOutput:
+    """Return git's status without contents, for callers that need the list and not the stamp.
+
+    Raises
+    ------
+    GitFailed, GitTimedOut, GitMissing
+        If git gives no answer, or one that leaves something out.
+    BareRepository
+        If there is no work tree.
+    """
+    root = location.root
+    run = _Run(time.monotonic() + timeout_seconds, timeout_seconds)
+    try:
+        output = run_git(
+            STATUS_COMMAND, cwd=location.run_directory, timeout_seconds=timeout_seconds, environment=run.environment
+        )
+        return porcelain.parse_status(_checked(output))
+    except _Unknown as unknown:
+        name = "" if unknown.path is None else f" about {display_path(unknown.path)}"
+        raise GitFailed(
+            f"git status in {str(root)!r} cannot tell the state of all files{name}: {unknown.detail}.",
+            details={"stderr": unknown.detail, "path": None if unknown.path is None else plain_path(unknown.path)},
+        ) from unknown
+    except porcelain.PorcelainMalformed as error:
+        raise GitFailed(f"git status in {str(root)!r} gave an answer that cannot be read: {error}.") from error
+
+
+def _checked(output: GitOutput) -> bytes:
+    if output.stderr:
+        _check_warnings(output.stderr)
+    return output.stdout
+
+
+def _check_warnings(stderr: bytes) -> None:
+    """Refuse an answer that git itself qualified: it then leaves paths out, or compares without a filter."""
+    match = _UNOPENED.search(stderr) or _UNSEEN.search(stderr)
+    if match is not None:
+        raise _Unknown(
+            UnknownReason.UNREADABLE_PATH,
+            path=match[1].removesuffix(b"/"),
+            detail=match[2].decode("utf-8", "backslashreplace"),
+        )
+    doubt = _DOUBTFUL.search(stderr)
+    if doubt is not None:
+        raise _Unknown(UnknownReason.GIT_FAILED, detail=stderr_tail(doubt[0]))
+
+
+def _row(
+    location: RepositoryLocation,
+    row: porcelain.StatusRow,
+    run: _Run,
+    *,
+    settings: MeaningSettings,
+    depth: int,
+    is_stable: bool,
+) -> ManifestRow:
+    kind, digest, mode = _content(location, row, run, settings=settings, depth=depth, is_stable=is_stable)
+    return ManifestRow(
+        row.path,
+        row.index_status,
+        row.worktree_status,
+        row.submodule,
+        row.modes,
+        row.object_ids,
+        mode,
+        kind,
+        digest,
+    )
+
+
+def _content(
+    location: RepositoryLocation,
+    row: porcelain.StatusRow,
+    run: _Run,
+    *,
+    settings: MeaningSettings,
+    depth: int,
+    is_stable: bool,
+) -> tuple[ContentKind, bytes, bytes]:
+    """Return what stands at a listed path: kind, digest and mode."""
+    if row.worktree_mode == ABSENT_MODE:
+        return ContentKind.ABSENT, b"", ABSENT_MODE
+    if row.worktree_mode == _REPOSITORY_MODE or row.is_nested:
+        kind, digest = _nested(location.root, row, run, depth=depth + 1)
+        return kind, digest, _REPOSITORY_MODE
+    try:
+        found = contents.digest_content(os.fsencode(location.root), row.path, run.deadline)
+    except contents.ContentVanished:
+        if is_stable and row.worktree_status == b".":
+            # git said twice that the disk agrees with the index where there is no file: skip-worktree or
+            # assume-unchanged. It is absent, and that is what the row says.
+            return ContentKind.ABSENT, b"", row.worktree_mode
+        raise
+    if row.kind != b"?":
+        return found.kind, found.digest, row.worktree_mode
+    if found.kind is ContentKind.LINK:
+        return found.kind, found.digest, _LINK_MODE
+    return found.kind, found.digest, _FILE_MODES[bool(settings.has_file_mode and found.mode & 0o100)]
+
+
+def _nested(root: Path, row: porcelain.StatusRow, run: _Run, *, depth: int) -> tuple[ContentKind, bytes]:
+    """Return the digest of a submodule or nested repository: its HEAD and its own dirty hash."""
+    folder = root / os.fsdecode(row.path)
+    if depth > MAX_NESTED_DEPTH:
+        raise _Unknown(
+            UnknownReason.UNSUPPORTED_FEATURE,
+            path=row.path,
+            detail=f"repositories nest deeper than {MAX_NESTED_DEPTH} levels",
+        )
+    if not os.path.lexists(folder / ".git"):
+        if not os.path.lexists(folder):
+            raise contents.ContentVanished(row.path)
+        return ContentKind.UNINITIALISED, b""
+    try:
+        if _discover(folder, run).run_directory != folder.resolve():
+            raise _Unknown(UnknownReason.UNSUPPORTED_FEATURE, detail="its .git is not a git directory")
+        seen = _look(folder, run, depth=depth)
+    except _Unknown as unknown:
+        inner = row.path if unknown.path is None else row.path + b"/" + unknown.path
+        raise _Unknown(unknown.reason, path=inner, detail=unknown.detail) from unknown
+    head = seen.status.head or UNBORN.encode()
+    return ContentKind.REPOSITORY, digest_hex(head + b"\n" + seen.manifest.dirty_hash.encode()).encode()
+
+
+def _from_git(error: GitFailed | GitTimedOut | GitMissing, run: _Run) -> _Unknown:
+    if isinstance(error, GitTimedOut):
+        return _Unknown(UnknownReason.TIMED_OUT, detail=run.limit_text())
+    detail = str(error.details.get("stderr") or error.message)
+    if "not a git repository" in detail:
+        return _Unknown(UnknownReason.NOT_A_REPOSITORY, detail=detail)
+    if "must be run in a work tree" in detail:
+        return _Unknown(UnknownReason.BARE_REPOSITORY, detail=detail)
+    if "repository extension" in detail or "Expected git repo version" in detail or "unknown object format" in detail:
+        return _Unknown(UnknownReason.UNSUPPORTED_FEATURE, detail=detail)
+    return _Unknown(UnknownReason.GIT_FAILED, detail=detail)

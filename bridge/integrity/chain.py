@@ -1,0 +1,208 @@
+"""Audit chains: one event per state change, each pinning the one before; and what a verification recomputes.
+
+What this can show: that a row was altered, that an event is missing at the beginning or in the middle, and,
+by comparing a session's chain with its entries and its head, that events were cut off at the end. What it
+cannot show: that somebody with write access replaced entries, head and chain alike by a consistent earlier
+or other state. Only an anchor outside the database can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final
+
+import orjson
+
+from bridge.foundation.canonical import canonical_bytes
+from bridge.foundation.hashing import ZERO_HASH, entry_hash, event_hash
+from bridge.integrity import store
+from bridge.integrity.store import StoredEntry, StoredEvent
+from bridge.storage.transaction import Connection, Transaction
+
+#: Findings listed by a verification; the rest is counted.
+MAX_FINDINGS: Final = 100
+
+#: Event types of a session's chain that record a new entry, and keep its hash.
+ENTRY_APPENDED: Final = "entry.appended"
+SESSION_CREATED: Final = "session.created"
+#: Event types that move a head without a new entry.
+HEAD_MOVED: Final = "head.moved"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it was recorded."""
+
+    code: str
+    subject: str
+    message: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What a verification found.
+
+    ``checked`` counts the rows recomputed; ``findings`` holds at most :data:`MAX_FINDINGS` of ``problems``.
+    """
+
+    checked: int = 0
+    problems: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_valid(self) -> bool:
+        return self.problems == 0
+
+    def add(self, code: str, subject: str, message: str) -> None:
+        self.problems += 1
+        if len(self.findings) < MAX_FINDINGS:
+            self.findings.append(Finding(code, subject, message))
+
+    def include(self, other: Report) -> None:
+        """Add what another verification found."""
+        self.checked += other.checked
+        self.problems += other.problems
+        self.findings.extend(other.findings[: MAX_FINDINGS - len(self.findings)])
+
+
+def append_event(tx: Transaction, chain_id: str, event_type: str, body: Mapping[str, Any], created_at: str) -> str:
+    """Append one event to a chain, in the transaction of the change that it records, and return its hash.
+
+    The hashed text holds the chain, ordinal, type and time along with the body, so that none of the columns
+    can be altered on its own.
+
+    Parameters
+    ----------
+    body
+        A JSON object of the event's own facts: ids and hashes rather than texts.
+
+    Raises
+    ------
+    NotCanonical
+        If the body has no canonical form.
+    """
+    last = store.last_event(tx, chain_id)
+    ordinal, previous = (0, ZERO_HASH) if last is None else (last[0] + 1, bytes.fromhex(last[1]))
+    text = canonical_bytes(
+        {"chain_id": chain_id, "ordinal": ordinal, "event_type": event_type, "created_at": created_at, "body": body}
+    )
+    hashed = event_hash(previous, text).hex()
+    store.insert_event(tx, StoredEvent(chain_id, ordinal, event_type, created_at, hashed, text.decode()))
+    return hashed
+
+
+def verify_chain(connection: Connection, chain_id: str) -> Report:
+    """Recompute a chain from its stored texts. A chain without events is valid and has ``checked`` 0."""
+    report = Report()
+    previous, expected = ZERO_HASH, 0
+    for event in store.iterate_events(connection, chain_id):
+        report.checked += 1
+        _verify_event(report, event, previous, expected)
+        # Go on from what is stored, so that one altered event is one finding and not one for each that follows.
+        previous, expected = _raw(event.event_hash), event.ordinal + 1
+    return report
+
+
+def verify_entries(connection: Connection, session_id: str) -> Report:
+    """Recompute payload hash, entry hash, parents and sequence of all entries of a session."""
+    report = Report()
+    hashes: dict[str, str] = {}
+    expected = 0
+    for entry in store.iterate_entries(connection, session_id):
+        report.checked += 1
+        if entry.sequence != expected:
+            report.add("entry_missing", entry.id, f"Sequence {expected} is not there.")
+        _verify_entry(report, entry, hashes)
+        hashes[entry.id] = entry.entry_hash
+        expected = entry.sequence + 1
+    return report
+
+
+def verify_session(connection: Connection, session_id: str) -> Report:
+    """Verify a session's entries and its chain, and that the two and the head agree.
+
+    Each entry must have been recorded by an event under its hash, and the last event that moved the head must
+    name the active entry: so a chain that was cut at its end, or emptied, does not pass.
+    """
+    report = verify_entries(connection, session_id)
+    report.include(verify_chain(connection, session_id))
+    recorded: dict[str, str] = {}
+    head: str | None = None
+    for event in store.iterate_events(connection, session_id):
+        body = _body(event)
+        if event.event_type in (ENTRY_APPENDED, SESSION_CREATED):
+            recorded[str(body.get("entry_id"))] = str(body.get("entry_hash"))
+        head = str(body["head"]) if "head" in body else head
+    for entry in store.iterate_entries(connection, session_id):
+        known = recorded.pop(entry.id, None)
+        if known is None:
+            report.add("event_missing", entry.id, "No audit event records this entry.")
+        elif known != entry.entry_hash:
+            report.add("entry_altered", entry.id, "The entry's hash is not the one that was recorded.")
+    for entry_id in recorded:
+        report.add("entry_missing", entry_id, "An audit event records this entry, but it is not there.")
+    stored = store.session_head(connection, session_id)
+    if stored is not None and stored[0] != head:
+        report.add("head_altered", session_id, f"The head is {stored[0]}; the last recorded one is {head}.")
+    return report
+
+
+def _verify_event(report: Report, event: StoredEvent, previous: bytes, expected: int) -> None:
+    subject = f"{event.chain_id}#{event.ordinal}"
+    if event.ordinal != expected:
+        report.add("event_missing", subject, f"Event {expected} is not there.")
+    if event_hash(previous, event.body.encode()).hex() != event.event_hash:
+        report.add("event_altered", subject, "Its hash does not follow from its text and the event before.")
+    try:
+        written = orjson.loads(event.body)
+    except orjson.JSONDecodeError:
+        report.add("event_altered", subject, "Its text is not JSON.")
+        return
+    columns = {
+        "chain_id": event.chain_id,
+        "ordinal": event.ordinal,
+        "event_type": event.event_type,
+        "created_at": event.created_at,
+    }
+    if not isinstance(written, dict) or any(written.get(name) != value for name, value in columns.items()):
+        report.add("event_altered", subject, "Its columns are not those that were hashed.")
+
+
+def _verify_entry(report: Report, entry: StoredEntry, hashes: dict[str, str]) -> None:
+    if sha256(entry.payload.encode()).hexdigest() != entry.payload_hash:
+        report.add("payload_altered", entry.id, "The payload is not the one that was hashed.")
+    parent_hash = None if entry.parent_entry_id is None else hashes.get(entry.parent_entry_id)
+    if entry.parent_entry_id is not None and parent_hash is None:
+        report.add("parent_missing", entry.id, f"Its parent {entry.parent_entry_id} is not an earlier entry.")
+        return
+    stamp = {"unknown": entry.unknown_reason} if entry.state_digest is None else {"state_digest": entry.state_digest}
+    computed = entry_hash(
+        parent_entry_hash=parent_hash,
+        entry_id=entry.id,
+        kind=entry.kind,
+        semantic_schema_version=entry.semantic_schema_version,
+        payload_hash=entry.payload_hash,
+        context_visibility=entry.context_visibility,
+        stamp=stamp,
+        external_id=entry.external_id,
+        created_at=entry.created_at,
+    )
+    if computed != entry.entry_hash:
+        report.add("entry_altered", entry.id, "The entry's hash does not follow from its fields and its parent.")
+
+
+def _body(event: StoredEvent) -> dict[str, Any]:
+    try:
+        body = orjson.loads(event.body)["body"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _raw(hexadecimal: str) -> bytes:
+    try:
+        return bytes.fromhex(hexadecimal)
+    except ValueError:
+        return ZERO_HASH

@@ -1,0 +1,105 @@
+"""Queries of the audit chains, and of the rows that a verification recomputes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, bindparam, insert, select
+
+from bridge.storage.prepared import Prepared
+from bridge.storage.tables import audit_events, session_entries, session_heads
+from bridge.storage.transaction import Transaction
+
+_A, _E, _H = audit_events.c, session_entries.c, session_heads.c
+_PAGE = 500
+
+_LAST = Prepared(
+    select(_A.ordinal, _A.event_hash).where(_A.chain_id == bindparam("chain")).order_by(_A.ordinal.desc()).limit(1),
+    "chain",
+)
+
+
+class StoredEvent(NamedTuple):
+    """One event as stored; the fields are the columns."""
+
+    chain_id: str
+    ordinal: int
+    event_type: str
+    created_at: str
+    event_hash: str
+    body: str
+
+
+_INSERT = Prepared(insert(audit_events), *StoredEvent._fields)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """What of an entry enters its hash, as stored; and its payload."""
+
+    id: str
+    parent_entry_id: str | None
+    sequence: int
+    semantic_schema_version: int
+    kind: str
+    context_visibility: str
+    state_digest: str | None
+    unknown_reason: str | None
+    external_id: str | None
+    created_at: str
+    payload_hash: str
+    entry_hash: str
+    payload: str
+
+
+def last_event(tx: Transaction, chain_id: str) -> tuple[int, str] | None:
+    """Return ordinal and hash of a chain's last event."""
+    known: tuple[int, str] | None = tx.memo.get(("chain", chain_id))
+    if known is not None:
+        return known
+    row = tx.run(_LAST, chain_id).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+def insert_event(tx: Transaction, event: StoredEvent) -> None:
+    tx.run(_INSERT, *event)
+    tx.memo["chain", event.chain_id] = event.ordinal, event.event_hash
+
+
+def iterate_events(connection: Connection, chain_id: str) -> Iterator[StoredEvent]:
+    """Yield a chain's events in order, without loading them at once."""
+    query = select(_A.chain_id, _A.ordinal, _A.event_type, _A.created_at, _A.event_hash, _A.body)
+    query = query.where(_A.chain_id == chain_id).order_by(_A.ordinal)
+    for row in connection.execution_options(yield_per=_PAGE).execute(query):
+        yield StoredEvent(*row)
+
+
+def iterate_entries(connection: Connection, session_id: str) -> Iterator[StoredEntry]:
+    """Yield a session's entries in the order of their sequence, without loading them at once."""
+    columns: list[ColumnElement[Any]] = [
+        _E.id,
+        _E.parent_entry_id,
+        _E.sequence,
+        _E.semantic_schema_version,
+        _E.kind,
+        _E.context_visibility,
+        _E.state_digest,
+        _E.unknown_reason,
+        _E.external_id,
+        _E.created_at,
+        _E.payload_hash,
+        _E.entry_hash,
+        _E.payload,
+    ]
+    query = select(*columns).where(_E.session_id == session_id).order_by(_E.sequence)
+    for row in connection.execution_options(yield_per=_PAGE).execute(query):
+        yield StoredEntry(*row)
+
+
+def session_head(connection: Connection, session_id: str) -> tuple[str, int] | None:
+    """Return a session's active entry and next sequence."""
+    query = select(_H.active_entry_id, _H.next_sequence).where(_H.session_id == session_id)
+    row = connection.execute(query).first()
+    return None if row is None else (row[0], row[1])

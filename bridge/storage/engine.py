@@ -1,0 +1,114 @@
+"""SQLAlchemy engines with the settings that keep SQLite transactional.
+
+Left to themselves, the standard library's sqlite3 begins transactions late and commits behind one's back
+around DDL. So: ``isolation_level=None`` (no implicit BEGIN), and an explicit BEGIN from a hook.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import NullPool, QueuePool
+
+from bridge.foundation.errors import InvalidConfiguration
+from bridge.storage.prepared import driver_of
+
+#: Readers of one process that may be open at the same time; further ones wait.
+MAX_READERS = 32
+
+
+def parse_url(url: str) -> URL:
+    """Return the parsed database URL.
+
+    Raises
+    ------
+    InvalidConfiguration
+        If it is not a URL, names a database that Bridge cannot use, or a SQLite database in memory.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise InvalidConfiguration(
+            "The database URL cannot be read.", hint="It looks like sqlite:////full/path/bridge.db"
+        ) from error
+    if parsed.get_backend_name() != "sqlite":
+        raise InvalidConfiguration(f"Bridge cannot use a {parsed.get_backend_name()} database.")
+    if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
+        raise InvalidConfiguration("The store needs a file: its readers and its writer are separate connections.")
+    return parsed
+
+
+def sqlite_path(url: URL) -> Path:
+    """Return the absolute path of a SQLite URL's file."""
+    return Path(str(url.database)).absolute()
+
+
+def make_directories(directory: Path) -> None:
+    """Create a directory and its missing parents, each readable by its owner alone (0700)."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def create_file(path: Path) -> None:
+    """Create the database file, if it is absent, readable and writable by its owner alone (0600)."""
+    make_directories(path.parent)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+
+
+def writer_engine(url: URL, *, busy_timeout_seconds: float) -> Engine:
+    """Return the engine of the one writing connection: BEGIN IMMEDIATE, WAL, ``synchronous=FULL``."""
+    engine = _engine(url, busy_timeout_seconds=busy_timeout_seconds, poolclass=NullPool)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _record: Any) -> None:
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        driver_of(connection).execute("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def reader_engine(url: URL, *, busy_timeout_seconds: float) -> Engine:
+    """Return the engine of the reading connections: plain BEGIN (a WAL snapshot), writes refused."""
+    engine = _engine(
+        url,
+        busy_timeout_seconds=busy_timeout_seconds,
+        poolclass=QueuePool,
+        pool_size=5,
+        max_overflow=MAX_READERS - 5,
+        pool_timeout=busy_timeout_seconds,
+    )
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _record: Any) -> None:
+        connection.execute("PRAGMA query_only=ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        driver_of(connection).execute("BEGIN")
+
+    return engine
+
+
+def _engine(url: URL, *, busy_timeout_seconds: float, **options: Any) -> Engine:
+    # mode=rw: a file that vanished is an error, never a fresh and empty store.
+    uri = f"file:{quote(str(sqlite_path(url)))}?mode=rw"
+
+    def connect() -> sqlite3.Connection:
+        # Connections wander between threads (pool, writer), one at a time: SQLite is built for that.
+        return sqlite3.connect(
+            uri, uri=True, timeout=busy_timeout_seconds, isolation_level=None, check_same_thread=False
+        )
+
+    return create_engine("sqlite+pysqlite://", creator=connect, **options)

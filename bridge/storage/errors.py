@@ -1,0 +1,59 @@
+"""What the database can refuse or fail at, by name."""
+
+from __future__ import annotations
+
+from bridge.foundation.errors import BridgeError
+
+
+class DatabaseBusy(BridgeError):
+    """Raised when the write lock, or a place in the writer's queue, was not free within the time limit."""
+
+    code = "database_busy"
+    exit_status = 16
+    summary = "Another process held the store's write lock longer than the time limit; nothing was written."
+    default_hint = "Try again; if it lasts, look for a Bridge process that hangs: bridge doctor"
+
+
+class DatabaseFailed(BridgeError):
+    """Raised when the database reports a failure: disk full, read-only, corrupt, unreadable."""
+
+    code = "database_failed"
+    exit_status = 17
+    summary = "The database reported a failure (disk full, read-only, corrupt, not a database); nothing was written."
+    default_hint = "Check free space and permissions of the state directory, then: bridge doctor"
+
+
+class UnsupportedSchemaVersion(BridgeError):
+    """Raised when a store's schema version is not the one this program works with. Nothing was touched."""
+
+    code = "unsupported_schema_version"
+    exit_status = 18
+    summary = "The store's schema version is newer, older, odd, doubled or missing; nothing was touched."
+    default_hint = "Upgrade Bridge, or set BRIDGE_HOME to another folder."
+
+
+class DatabaseMissing(BridgeError):
+    """Raised when a store is asked for that does not exist, and must not be made."""
+
+    code = "database_missing"
+    exit_status = 19
+    summary = "There is no store at the given place yet."
+    default_hint = "Run bridge init in a repository, or set BRIDGE_HOME to where the store is."
+
+
+class StoreClosed(BridgeError):
+    """Raised when a store is used after it was closed."""
+
+    code = "store_closed"
+    exit_status = 20
+    summary = "The store was closed while or before it was asked for something; nothing was written."
+    no_hint_reason = "Only a program that uses a store after closing it sees this; nothing a person did."
+
+
+class RowRefused(BridgeError):
+    """Raised when a constraint or trigger of the database refuses a row; the whole write is undone."""
+
+    code = "row_refused"
+    exit_status = 21
+    summary = "A constraint of the database refused a row (immutable, duplicate, dangling); nothing was written."
+    default_hint = "This points to a fault in Bridge or to a damaged store: bridge doctor"

@@ -1,0 +1,108 @@
+"""Which schema a store has: decided from a look that changes neither the database nor its WAL.
+
+Versions 1 to 6 are the older linear history and its move into the forest; 7 is the first that this program
+writes. Only the version that the code was written for is opened: a newer one may mean anything.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from bridge.storage.errors import DatabaseFailed, UnsupportedSchemaVersion
+
+#: The schema version that this program reads and writes.
+SCHEMA_VERSION = 7
+#: The table with the one row that holds it.
+VERSION_TABLE = "schema_version"
+
+_MAX_SHOWN = 5
+_PLAIN_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a read-only look found.
+
+    ``is_empty`` means no file, or one without any table: free to become a store. Otherwise ``versions`` holds
+    every row of the version table as text (None for NULL); it is None where the table itself is missing.
+    """
+
+    is_empty: bool
+    versions: tuple[str | None, ...] | None = None
+
+
+def look(path: Path, *, timeout_seconds: float) -> Look:
+    """Look at a SQLite file without changing a byte of it or of its WAL.
+
+    Without a WAL the file is read as immutable, which creates no side files at all. With one, a read-only
+    connection is needed to see what the WAL adds; it may create the ``-shm``, which is SQLite's own.
+
+    Raises
+    ------
+    DatabaseFailed
+        If the file is not a database, is damaged, or cannot be read.
+    """
+    try:
+        if not path.exists() or path.stat().st_size == 0:
+            return Look(is_empty=True)
+        wal = path.with_name(path.name + "-wal")
+        journal = path.with_name(path.name + "-journal")
+        has_side_file = any(side.exists() and side.stat().st_size > 0 for side in (wal, journal))
+        mode = "mode=ro" if has_side_file else "mode=ro&immutable=1"
+        uri = f"file:{quote(str(path))}?{mode}"
+        with closing(sqlite3.connect(uri, uri=True, timeout=timeout_seconds, isolation_level=None)) as connection:
+            return _read(connection)
+    except (OSError, sqlite3.Error) as error:
+        raise DatabaseFailed(f"The store {path} cannot be read: {error}. Nothing was touched.") from error
+
+
+def _read(connection: sqlite3.Connection) -> Look:
+    connection.execute("BEGIN")
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return Look(is_empty=True)
+    if VERSION_TABLE not in tables:
+        return Look(is_empty=False)
+    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({VERSION_TABLE})")]
+    if "version_num" not in columns:
+        return Look(is_empty=False)
+    rows = connection.execute(f"SELECT version_num FROM {VERSION_TABLE} LIMIT {_MAX_SHOWN}")  # noqa: S608 - constants
+    return Look(is_empty=False, versions=tuple(None if value is None else str(value) for (value,) in rows))
+
+
+def require_supported(found: Look) -> None:
+    """Return if a non-empty store has exactly the version that this program understands.
+
+    Raises
+    ------
+    UnsupportedSchemaVersion
+        If the version is newer, older, not a plain number, doubled or missing. ``details`` holds ``found``
+        (a number, a text, a list, or null), ``supported`` and ``relation``.
+    """
+    relation, shown, value = _judge(found.versions)
+    if relation == "same":
+        return
+    raise UnsupportedSchemaVersion(
+        f"This store has {shown}; this Bridge understands schema {SCHEMA_VERSION}. Nothing was touched.",
+        details={"found": value, "supported": [SCHEMA_VERSION, SCHEMA_VERSION], "relation": relation},
+    )
+
+
+def _judge(versions: tuple[str | None, ...] | None) -> tuple[str, str, int | str | list[str | None] | None]:
+    if not versions:
+        return "missing", "no schema version", None
+    if len(versions) > 1:
+        return "doubled", f"{len(versions)} schema versions ({', '.join(map(str, versions))})", list(versions)
+    (text,) = versions
+    # Only the form that Bridge writes counts: "07", " 7" and "7.0" were written by something else.
+    if text is None or not _PLAIN_NUMBER.fullmatch(text):
+        return "odd", f"the odd schema version {text!r}", text
+    number = int(text)
+    if number == SCHEMA_VERSION:
+        return "same", "", number
+    return ("newer" if number > SCHEMA_VERSION else "older"), f"schema {number}", number

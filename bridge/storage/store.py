@@ -1,0 +1,224 @@
+"""The store: opening it, reading from it, and handing writes to its writer thread."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from types import TracebackType
+from typing import Self, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.engine import URL
+
+from bridge.storage.ddl import trigger_statements
+from bridge.storage.engine import create_file, parse_url, reader_engine, sqlite_path, writer_engine
+from bridge.storage.errors import DatabaseBusy, DatabaseMissing, StoreClosed
+from bridge.storage.schema_version import SCHEMA_VERSION, look, require_supported
+from bridge.storage.tables import metadata, schema_version
+from bridge.storage.transaction import Transaction, typed_error
+from bridge.storage.writer import Writer
+
+#: How long a write waits for another process's write, unless the store is opened with another limit.
+BUSY_TIMEOUT_SECONDS = 15.0
+#: Pause between tries of what SQLite does not wait for by itself (switching a new file to WAL).
+_RETRY_SECONDS = 0.02
+
+T = TypeVar("T")
+
+#: Connections that a forked child inherited: neither used nor closed there, as SQLite demands.
+_inherited: list[object] = []
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+class Store:
+    """One database file, shared with any number of other processes.
+
+    Reads have connections of their own and are never held up by the writer. Writes are functions that run on
+    the writer thread inside a transaction; their futures resolve once the transaction is durable.
+    Use :meth:`open`; close it, or use it as a context manager.
+    """
+
+    def __init__(self, url: URL, *, busy_timeout_seconds: float) -> None:
+        self._url = url
+        self._busy_timeout_seconds = busy_timeout_seconds
+        self._is_closed = False
+        self._connect()
+        _stores.add(self)
+
+    @classmethod
+    def open(cls, url: str, *, create: bool = True, busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS) -> Store:
+        """Open the store at a database URL; make it, and its directories (0700), if it is not there.
+
+        Parameters
+        ----------
+        url
+            SQLAlchemy URL, ``sqlite:////full/path/bridge.db``.
+        create
+            Whether a missing store is made. A store that exists is never altered by opening it.
+        busy_timeout_seconds
+            How long a write waits for the writes of other processes.
+
+        Raises
+        ------
+        UnsupportedSchemaVersion
+            If the store was written by a newer, older or unknown program; decided before any write.
+        DatabaseMissing
+            If there is none and ``create`` is false.
+        DatabaseFailed
+            If the file cannot be read, or is not a database.
+        InvalidConfiguration
+            If the URL cannot be used.
+        """
+        parsed = parse_url(url)
+        path = sqlite_path(parsed)
+        found = look(path, timeout_seconds=busy_timeout_seconds)
+        if not found.is_empty:
+            require_supported(found)
+        elif not create:
+            raise DatabaseMissing(f"There is no store at {path}.")
+        else:
+            _create(parsed, busy_timeout_seconds)
+        return cls(parsed, busy_timeout_seconds=busy_timeout_seconds)
+
+    @property
+    def url(self) -> URL:
+        return self._url
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a snapshot for reading; it sees what was committed before its first statement, and no more.
+
+        Raises
+        ------
+        StoreClosed
+            If the store was closed.
+        DatabaseBusy, DatabaseFailed
+            If the database fails while the snapshot is open.
+        """
+        if self._is_closed:
+            raise StoreClosed("The store was closed.")
+        try:
+            # Begun here: prepared statements go past SQLAlchemy, which would begin by itself otherwise.
+            with self._reader.begin() as connection:
+                yield connection
+        except Exception as error:
+            told = typed_error(error)
+            if told is error:
+                raise
+            raise told from error
+
+    def submit(self, fn: Callable[[Transaction], T]) -> Future[T]:
+        """Queue a function for the writer thread and return its future.
+
+        The function runs once, in a transaction that other functions may share; if it raises, what it did is
+        undone and its future raises. The future resolves after COMMIT. Cancelling it before it started means
+        that nothing happens; later it cannot be cancelled any more. The function must not wait for other
+        writes.
+
+        Raises
+        ------
+        StoreClosed
+            If the store was closed.
+        DatabaseBusy
+            If the queue stayed full.
+        """
+        return self._writer.submit(fn)
+
+    def write(self, fn: Callable[[Transaction], T]) -> T:
+        """Run a function in a write transaction and return its result once it is durable.
+
+        It runs on the calling thread while nobody else writes, else on the writer's.
+
+        Raises
+        ------
+        RuntimeError
+            If called from inside a write: the writer would wait for itself.
+        """
+        return self._writer.run(fn)
+
+    def close(self) -> None:
+        """Finish the writes that wait, then close all connections. Safe to call twice."""
+        self._is_closed = True
+        self._writer.close()
+        self._writer_engine.dispose()
+        self._reader.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _connect(self) -> None:
+        timeout = self._busy_timeout_seconds
+        self._reader = reader_engine(self._url, busy_timeout_seconds=timeout)
+        self._writer_engine = writer_engine(self._url, busy_timeout_seconds=timeout)
+        self._writer = Writer(self._writer_engine, busy_timeout_seconds=timeout)
+
+    def _reset_after_fork(self) -> None:
+        """Start anew in a forked child: its parent's connections, queue and thread are not the child's."""
+        _inherited.extend((self._reader, self._writer_engine, self._writer))
+        is_closed = self._is_closed
+        self._connect()
+        if is_closed:
+            self.close()
+
+
+def _reset_stores() -> None:
+    for store in list(_stores):
+        store._reset_after_fork()  # noqa: SLF001 - same module; a hook has no other way in
+
+
+os.register_at_fork(after_in_child=_reset_stores)
+
+
+def _create(url: URL, busy_timeout_seconds: float) -> None:
+    """Make the tables in an empty file, unless another process was quicker; all of it in one transaction."""
+    path = sqlite_path(url)
+    try:
+        create_file(path)
+        _switch_to_wal(str(path), busy_timeout_seconds)
+        engine = writer_engine(url, busy_timeout_seconds=busy_timeout_seconds)
+        try:
+            with engine.begin() as connection:
+                if connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
+                    raced = True
+                else:
+                    raced = False
+                    metadata.create_all(connection, checkfirst=False)
+                    for statement in trigger_statements():
+                        connection.exec_driver_sql(statement)
+                    connection.execute(schema_version.insert().values(version_num=str(SCHEMA_VERSION)))
+        finally:
+            engine.dispose()
+    except Exception as error:
+        told = typed_error(error)
+        if told is error:
+            raise
+        raise told from error
+    if raced:
+        require_supported(look(path, timeout_seconds=busy_timeout_seconds))
+
+
+def _switch_to_wal(path: str, busy_timeout_seconds: float) -> None:
+    # The mode is kept in the file. SQLite does not wait while several processes switch a new file at once.
+    deadline = time.monotonic() + busy_timeout_seconds
+    with closing(sqlite3.connect(path, timeout=busy_timeout_seconds, isolation_level=None)) as connection:
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                if time.monotonic() > deadline:
+                    raise DatabaseBusy("Another process holds the new store. Nothing was written.") from error
+                time.sleep(_RETRY_SECONDS)
+            else:
+                return

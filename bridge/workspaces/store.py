@@ -1,0 +1,272 @@
+"""Queries of the workspace tree and of repository states. Every function takes an open connection or transaction."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, Table, bindparam, insert, select, update
+
+from bridge.foundation.canonical import canonical_text, parse_json
+from bridge.foundation.hashing import digest_hex
+from bridge.git.manifest import CLEAN_DIRTY_HASH, Manifest, ManifestMalformed
+from bridge.git.observe import Observation
+from bridge.git.paths import plain_path
+from bridge.semantics.stamps import STAMP_VERSION, RepositoryState, UnknownReason
+from bridge.storage.prepared import Prepared
+from bridge.storage.tables import manifest_pages, manifests, repository_states, workspaces
+from bridge.storage.transaction import Transaction
+from bridge.workspaces.errors import StateDamaged, WorkspaceNotFound, WorkspacePathTaken
+from bridge.workspaces.models import Workspace, WorkspaceKind, WorkspaceStatus, shown_folder
+
+#: Values in one IN list; SQLite takes 32,766.
+_CHUNK: Final = 500
+_W = workspaces.c
+_COLUMNS = [
+    _W.id,
+    _W.kind,
+    _W.parent_id,
+    _W.path,
+    _W.common_dir,
+    _W.repository_id,
+    _W.worktree_id,
+    _W.base_commit,
+    _W.label,
+    _W.status,
+    _W.kept_reason,
+    _W.created_at,
+    _W.updated_at,
+]
+
+
+def new_workspace_id() -> str:
+    """Return an id for a workspace: ``w`` and twelve random hex digits."""
+    return "w" + secrets.token_hex(6)
+
+
+# Workspaces
+
+
+def insert_workspace(tx: Transaction, workspace: Workspace) -> None:
+    """Add a workspace; its path is reserved from here on.
+
+    Raises
+    ------
+    WorkspacePathTaken
+        If another workspace that is not removed has the path.
+    """
+    require_free_path(tx.connection, workspace.path)
+    tx.execute(insert(workspaces).values({name: _column(workspace, name) for name in _NAMES}))
+
+
+def require_free_path(connection: Connection, path: str) -> None:
+    """Refuse a path, in the form workspaces keep it, that a workspace has.
+
+    Raises
+    ------
+    WorkspacePathTaken
+        If a workspace that is not removed has it.
+    """
+    taken = find_by_path(connection, path)
+    if taken is not None:
+        raise WorkspacePathTaken(
+            f"{path} belongs to workspace {taken.id} ({taken.status}). Nothing was created.",
+            details={"path": path, "workspace_id": taken.id, "status": str(taken.status)},
+        )
+
+
+def update_workspace(tx: Transaction, workspace_id: str, moment: str, **changes: str | None) -> Workspace:
+    """Change columns of a workspace and return it as it is now.
+
+    Raises
+    ------
+    WorkspaceNotFound
+        If there is none of that id.
+    """
+    tx.execute(update(workspaces).where(_W.id == workspace_id).values(updated_at=moment, **changes))
+    return get_workspace(tx.connection, workspace_id)
+
+
+def find_workspace(connection: Connection, workspace_id: str) -> Workspace | None:
+    row = connection.execute(select(*_COLUMNS).where(_W.id == workspace_id)).first()
+    return None if row is None else _workspace(row)
+
+
+def get_workspace(connection: Connection, workspace_id: str) -> Workspace:
+    """Return a workspace.
+
+    Raises
+    ------
+    WorkspaceNotFound
+        If there is none of that id.
+    """
+    found = find_workspace(connection, workspace_id)
+    if found is None:
+        raise WorkspaceNotFound(f"There is no workspace {workspace_id}.", details={"workspace_id": workspace_id})
+    return found
+
+
+def find_by_path(connection: Connection, folder: Path | str) -> Workspace | None:
+    """Return the workspace, not a removed one, whose top level is this folder (or its shown form)."""
+    path = folder if isinstance(folder, str) else shown_folder(folder)
+    query = select(*_COLUMNS).where(_W.path == path, _W.status != WorkspaceStatus.REMOVED)
+    row = connection.execute(query).first()
+    return None if row is None else _workspace(row)
+
+
+def find_by_worktree(connection: Connection, worktree_id: str) -> Workspace | None:
+    """Return the workspace of a git worktree (``RepositoryLocation.worktree_id``); the newest that is not removed."""
+    query = (
+        select(*_COLUMNS)
+        .where(_W.worktree_id == worktree_id, _W.status != WorkspaceStatus.REMOVED)
+        .order_by(_W.created_at.desc(), _W.id)
+    )
+    row = connection.execute(query).first()
+    return None if row is None else _workspace(row)
+
+
+def list_workspaces(
+    connection: Connection,
+    *,
+    repository_id: str | None = None,
+    worktree_id: str | None = None,
+    parent_id: str | None = None,
+    kinds: Sequence[WorkspaceKind] | None = None,
+    statuses: Sequence[WorkspaceStatus] | None = None,
+) -> list[Workspace]:
+    """Return workspaces in the order of their creation; each condition narrows, none means all."""
+    query = select(*_COLUMNS).order_by(_W.created_at, _W.id)
+    for column, value in ((_W.repository_id, repository_id), (_W.worktree_id, worktree_id), (_W.parent_id, parent_id)):
+        if value is not None:
+            query = query.where(column == value)
+    if kinds is not None:
+        query = query.where(_W.kind.in_([str(kind) for kind in kinds]))
+    if statuses is not None:
+        query = query.where(_W.status.in_([str(status) for status in statuses]))
+    return [_workspace(row) for row in connection.execute(query)]
+
+
+_NAMES = tuple(column.name for column in _COLUMNS)
+
+
+def _column(workspace: Workspace, name: str) -> str | None:
+    value = getattr(workspace, name)
+    return None if value is None else str(value)
+
+
+def _workspace(row: Row[Any]) -> Workspace:
+    values = dict(zip(_NAMES, row, strict=True))
+    return Workspace(**{**values, "kind": WorkspaceKind(values["kind"]), "status": WorkspaceStatus(values["status"])})
+
+
+# States
+
+_HAS_STATE = Prepared(
+    select(repository_states.c.state_digest).where(repository_states.c.state_digest == bindparam("digest")), "digest"
+)
+_INSERT_STATE = Prepared(insert(repository_states), "state_digest", "dirty_hash", "created_at", "state")
+_INSERT_MANIFEST = Prepared(insert(manifests), "dirty_hash", "created_at", "page_index")
+_INSERT_PAGE = Prepared(insert(manifest_pages), "page_digest", "body")
+
+
+def save_state(tx: Transaction, observation: Observation, moment: str) -> str | None:
+    """Store what was observed, each part once, and return the state's digest; None when it is unknown.
+
+    A state that is stored already costs one look-up. What is there is looked for before it is written (the
+    tables refuse an INSERT over a key): only one transaction writes at a time, so nothing comes in between.
+    """
+    state, manifest = observation.state, observation.manifest
+    if state is None:
+        return None
+    if _HAS_STATE.run(tx.connection, state.state_digest).fetchone() is None:
+        if manifest is not None:
+            _save_manifest(tx, manifest, moment)
+        tx.run(_INSERT_STATE, state.state_digest, state.dirty_hash, moment, canonical_text(state.to_json()))
+    return state.state_digest
+
+
+def load_state(connection: Connection, state_digest: str) -> RepositoryState | UnknownReason:
+    """Return a stored state, or why it cannot be used: ``stamp_version``, or ``base_unavailable`` if it is not there.
+
+    Raises
+    ------
+    StateDamaged
+        If the stored text does not have the digest.
+    """
+    query = select(repository_states.c.state).where(repository_states.c.state_digest == state_digest)
+    text = connection.execute(query).scalar_one_or_none()
+    if text is None:
+        return UnknownReason.BASE_UNAVAILABLE
+    if digest_hex(text.encode()) != state_digest:
+        raise StateDamaged(
+            f"The stored state {state_digest[:12]} does not match its digest.", details={"state_digest": state_digest}
+        )
+    value = parse_json(text)
+    if value.get("stamp_version") != STAMP_VERSION:
+        return UnknownReason.STAMP_VERSION
+    return RepositoryState(**value)
+
+
+def load_manifest(connection: Connection, dirty_hash: str) -> Manifest | None:
+    """Return a stored manifest; None when the state came without paths.
+
+    Raises
+    ------
+    StateDamaged
+        If a page is missing or damaged, or the whole does not have the hash.
+    """
+    if dirty_hash == CLEAN_DIRTY_HASH:
+        return Manifest()
+    index = connection.execute(
+        select(manifests.c.page_index).where(manifests.c.dirty_hash == dirty_hash)
+    ).scalar_one_or_none()
+    if index is None:
+        return None
+    wanted = [page["page"] for page in parse_json(index)]
+    bodies: dict[str, bytes] = {}
+    for chunk in _chunks(wanted):
+        query = select(manifest_pages.c.page_digest, manifest_pages.c.body).where(
+            manifest_pages.c.page_digest.in_(chunk)
+        )
+        bodies.update((row[0], bytes(row[1])) for row in connection.execute(query))
+    try:
+        manifest = Manifest.from_pages(bodies[digest] for digest in wanted)
+    except (KeyError, ManifestMalformed) as error:
+        raise _damaged_manifest(dirty_hash) from error
+    if manifest.dirty_hash != dirty_hash:
+        raise _damaged_manifest(dirty_hash)
+    return manifest
+
+
+def _damaged_manifest(dirty_hash: str) -> StateDamaged:
+    return StateDamaged(
+        f"The stored manifest {dirty_hash[:12]} is incomplete or does not match its digest.",
+        details={"dirty_hash": dirty_hash},
+    )
+
+
+def _save_manifest(tx: Transaction, manifest: Manifest, moment: str) -> None:
+    if manifest.is_clean or _known(tx.connection, manifests, "dirty_hash", [manifest.dirty_hash]):
+        return
+    pages = manifest.pages()
+    known = _known(tx.connection, manifest_pages, "page_digest", [page.digest for page in pages])
+    for page in pages:
+        # Two folders never share a page: the rows hold full paths.
+        if page.digest not in known:
+            tx.run(_INSERT_PAGE, page.digest, page.content)
+    index = [{"directory": plain_path(page.directory), "page": page.digest} for page in pages]
+    tx.run(_INSERT_MANIFEST, manifest.dirty_hash, moment, canonical_text(index))
+
+
+def _known(connection: Connection, table: Table, key: str, values: Sequence[str]) -> set[str]:
+    column = table.c[key]
+    found: set[str] = set()
+    for chunk in _chunks(values):
+        found.update(connection.execute(select(column).where(column.in_(chunk))).scalars())
+    return found
+
+
+def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))

@@ -1,0 +1,63 @@
+"""The list of commands and what the commands themselves say must agree."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+
+import pytest
+
+import bridge.cli.commands
+from bridge.cli.main import LazyCommand, load_function
+from bridge.cli.registry import COMMANDS, GroupSpec
+
+
+def commands_of(specs=COMMANDS, path=()):
+    for spec in specs:
+        if isinstance(spec, GroupSpec):
+            yield from commands_of(spec.commands, (*path, spec.name))
+        else:
+            yield (*path, spec.name), spec
+
+
+EVERY = [pytest.param(words, spec, id=" ".join(words)) for words, spec in commands_of()]
+
+
+def lines_of(specs=COMMANDS):
+    for spec in specs:
+        yield spec.help
+        if isinstance(spec, GroupSpec):
+            yield from lines_of(spec.commands)
+
+
+def test_names_are_unique():
+    words = [words for words, _ in commands_of()]
+    assert len(words) == len(set(words))
+
+
+def test_no_module_is_forgotten():
+    listed = {spec.target.partition(":")[0].partition(".")[0] for _, spec in commands_of()}
+    present = {module.name for module in pkgutil.iter_modules(bridge.cli.commands.__path__)}
+    assert listed == present
+
+
+@pytest.mark.parametrize("line", list(lines_of()))
+def test_the_line_is_imperative_and_short(line):
+    assert line
+    assert not line.endswith(".")
+    assert line[0].isupper()
+    assert len(line) <= 80
+
+
+@pytest.mark.parametrize(("words", "spec"), EVERY)
+def test_the_line_is_the_docstrings_first(words, spec):
+    assert (inspect.getdoc(load_function(spec)) or "").partition("\n")[0] == spec.help
+
+
+@pytest.mark.parametrize(("words", "spec"), EVERY)
+def test_every_option_is_explained(words, spec):
+    command = LazyCommand(spec).load()
+    for parameter in command.params:
+        assert parameter.help, f"{' '.join(words)}: {parameter.name} has no help"
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert {"--json", "--quiet", "--verbose"} <= options

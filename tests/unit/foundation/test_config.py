@@ -1,0 +1,87 @@
+"""Settings: from a given environment and config.toml, refused rather than guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge.foundation.config import load_settings
+from bridge.foundation.errors import InvalidConfiguration
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    path = tmp_path / "state"
+    path.mkdir()
+    return path
+
+
+def test_everything_follows_from_the_state_directory(home: Path) -> None:
+    settings = load_settings({"BRIDGE_HOME": str(home)})
+
+    assert settings.home == home
+    assert settings.database_url == f"sqlite:///{home}/bridge.db"
+    assert settings.git_timeout_seconds == 30.0
+    assert (settings.worktrees, settings.tasks) == (home / "worktrees", home / "tasks")
+
+
+def test_the_state_directory_need_not_exist(tmp_path: Path) -> None:
+    assert load_settings({"BRIDGE_HOME": str(tmp_path / "new")}).home == tmp_path / "new"
+
+
+def test_the_default_is_the_state_directory_of_the_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("bridge.foundation.config.platformdirs.user_state_dir", lambda *_, **__: str(tmp_path))
+
+    assert load_settings({}).home == tmp_path
+    assert load_settings({"BRIDGE_HOME": ""}).home == tmp_path
+
+
+def test_a_database_url_is_taken_as_it_stands(home: Path) -> None:
+    url = "postgresql+psycopg://localhost/bridge?connect_timeout=5"
+    assert load_settings({"BRIDGE_HOME": str(home), "BRIDGE_DATABASE_URL": url}).database_url == url
+
+
+def test_a_relative_state_directory_is_refused() -> None:
+    with pytest.raises(InvalidConfiguration, match="absolute"):
+        load_settings({"BRIDGE_HOME": "state"})
+
+
+def test_a_state_directory_that_a_url_cannot_hold_is_refused_unless_the_database_is_elsewhere(tmp_path: Path) -> None:
+    environment = {"BRIDGE_HOME": str(tmp_path / "why?")}
+    with pytest.raises(InvalidConfiguration, match="question mark"):
+        load_settings(environment)
+    assert load_settings({**environment, "BRIDGE_DATABASE_URL": "sqlite:////x.db"}).database_url == "sqlite:////x.db"
+
+
+def test_config_file_sets_the_time_limit(home: Path) -> None:
+    (home / "config.toml").write_text("git_timeout_seconds = 5\n")
+    assert load_settings({"BRIDGE_HOME": str(home)}).git_timeout_seconds == 5.0
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b"git_timeout_seconds = 0", "positive"),
+        (b"git_timeout_seconds = -1.5", "positive"),
+        (b"git_timeout_seconds = nan", "positive"),
+        (b"git_timeout_seconds = inf", "positive"),
+        (b"git_timeout_seconds = true", "positive"),
+        (b'git_timeout_seconds = "5"', "positive"),
+        (b"git_timeout = 5", "unknown key 'git_timeout'"),
+        (b"[git]\ntimeout = 5", "unknown key 'git'"),
+        (b"git_timeout_seconds =", "config.toml"),
+        (b"\xff\xfe", "config.toml"),
+    ],
+)
+def test_a_wrong_config_file_is_refused_by_name(home: Path, content: bytes, named: str) -> None:
+    (home / "config.toml").write_bytes(content)
+    with pytest.raises(InvalidConfiguration, match=named) as caught:
+        load_settings({"BRIDGE_HOME": str(home)})
+    assert "config.toml" in caught.value.message
+
+
+def test_an_unreadable_config_file_is_refused(home: Path) -> None:
+    (home / "config.toml").mkdir()
+    with pytest.raises(InvalidConfiguration, match=r"config\.toml"):
+        load_settings({"BRIDGE_HOME": str(home)})
