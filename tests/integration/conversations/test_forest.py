@@ -266,6 +266,14 @@ def test_cursors_advance_with_their_leaf_and_stay_on_goto(forest):
         forest.recorder.transact(lambda r: r.open_cursor(s, "x", elsewhere))
 
 
+def test_the_length_of_a_cursors_owner_at_its_edge(forest):
+    s = forest.session()
+    for bad in ("", "x" * 201):
+        with pytest.raises(ValueError, match="200"):
+            forest.recorder.transact(lambda r, bad=bad: r.open_cursor(s, bad))
+    assert forest.recorder.transact(lambda r: r.open_cursor(s, "x" * 200)) == f"{s}-000000"
+
+
 def test_a_cursor_opened_in_the_same_transaction_is_seen(forest):
     s = forest.session()
 

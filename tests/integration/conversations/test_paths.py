@@ -91,6 +91,17 @@ def test_forks_of_forks(forest):
     assert forest.texts(at.session_id, at.id) == [f"u{number}" for number in range(6)]
 
 
+def test_the_number_of_forks_on_a_path_at_its_edge(forest, monkeypatch):
+    at = forest.say(forest.session(), "u0")
+    for number in range(1, 4):
+        at = forest.say(forest.recorder.fork(at.id, NewSession()).id, f"u{number}")
+    monkeypatch.setattr(paths, "MAX_FORK_DEPTH", 4)
+    assert len(forest.texts(at.session_id)) == 4
+    monkeypatch.setattr(paths, "MAX_FORK_DEPTH", 3)
+    with pytest.raises(PathBroken, match="3 forks"):
+        forest.texts(at.session_id)
+
+
 def test_fc_07_editing_an_old_prompt_keeps_the_old_path(forest):
     s = forest.session()
     u1, a1, u2, a2 = (forest.say(s, text) for text in ("u1", "a1", "u2", "a2"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.conversations.errors import AmbiguousReference, EntryNotFound, InvalidReference, SessionNotFound
-from bridge.conversations.references import resolve_entry, resolve_entry_id, resolve_session
+from bridge.conversations.references import MAX_MATCHES, resolve_entry, resolve_entry_id, resolve_session
 
 S, T = "20260102-030405-9f3a", "20260103-030405-beef"
 
@@ -83,6 +83,7 @@ def test_entries_in_a_context(two, reference, found):
         (".1", InvalidReference),
         ("2", InvalidReference),
         ("", InvalidReference),
+        ("x" * 200, EntryNotFound),
         ("x" * 201, InvalidReference),
         ("9" * 30, EntryNotFound),
         ("9f3a." + "9" * 30, EntryNotFound),
@@ -112,6 +113,20 @@ def test_ambiguity_lists_the_matches(forest):
         assert resolve_session(connection, sessions[0]) == sessions[0]
         with pytest.raises(AmbiguousReference):
             resolve_session(connection, "030405-9f3a")
+
+
+def test_the_number_of_matches_listed_is_bounded(forest):
+    for number in range(MAX_MATCHES + 1):
+        forest.session(id=f"s{number}-same")
+        if number == MAX_MATCHES - 1:
+            assert listed(forest) == (MAX_MATCHES, False)
+    assert listed(forest) == (MAX_MATCHES, True)
+
+
+def listed(forest):
+    with forest.store.read() as connection, pytest.raises(AmbiguousReference) as caught:
+        resolve_session(connection, "same")
+    return len(caught.value.details["matches"]), caught.value.details["more"]
 
 
 def test_without_any_session_there_is_no_current_one(forest):
