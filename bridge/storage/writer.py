@@ -181,7 +181,7 @@ class Writer:
                 if connection.invalidated or connection.in_transaction():
                     self._disconnect()
         except BaseException:
-            # Ctrl-C in the middle of a job on the main thread: closing the connection undoes the transaction.
+            # Ctrl-C between two jobs on the main thread: closing the connection undoes the transaction.
             self._disconnect()
             raise
         finally:
@@ -207,7 +207,7 @@ class Writer:
             connection.close()
 
 
-def _fail(jobs: list[Job[Any]], error: Exception) -> None:
+def _fail(jobs: list[Job[Any]], error: BaseException) -> None:
     for job in jobs:
         told = typed_error(error)
         if told is not error:
@@ -230,7 +230,7 @@ def run_batch(connection: Connection, batch: list[Job[Any]]) -> list[Job[Any]]:
         _fail(batch, error)
         return []
     done: list[tuple[Job[Any], Any]] = []
-    failed: list[tuple[Job[Any], Exception]] = []
+    failed: list[tuple[Job[Any], BaseException]] = []
     rest: list[Job[Any]] = []
     # The transaction of a lone job is its savepoint.
     has_savepoints = len(batch) > 1
@@ -243,7 +243,7 @@ def run_batch(connection: Connection, batch: list[Job[Any]]) -> list[Job[Any]]:
             result = job.fn(transaction)
             if has_savepoints:
                 driver.execute("RELEASE job")
-        except Exception as error:  # noqa: BLE001 - handed to the caller through its future
+        except BaseException as error:  # noqa: BLE001 - handed to the caller through its future
             failed.append((job, error))
             transaction.memo.clear()
             if not _undo_job(connection, has_savepoints=has_savepoints):
@@ -273,7 +273,9 @@ def _undo_job(connection: Connection, *, has_savepoints: bool) -> bool:
     return True
 
 
-def _finish(connection: Connection, done: list[tuple[Job[Any], Any]], failed: list[tuple[Job[Any], Exception]]) -> None:
+def _finish(
+    connection: Connection, done: list[tuple[Job[Any], Any]], failed: list[tuple[Job[Any], BaseException]]
+) -> None:
     try:
         if done:
             connection.commit()
