@@ -23,10 +23,11 @@ import sqlite3
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
-from bridge.control.recording import Recorder
-from bridge.conversations.models import EntryDraft, NewSession
+from bridge.control.recording import Recorder, RecordingTransaction
+from bridge.conversations.models import EntryDraft, NewSession, PreparedEntry
 from bridge.foundation.clock import SystemClock
 from bridge.foundation.ids import entry_id
 from bridge.storage.store import Store
@@ -126,11 +127,13 @@ def many_callers(directory: Path, rounds: int) -> dict[str, float]:
 
         await asyncio.gather(*(caller() for _ in range(CALLERS)))
 
+    def append_prepared(entry: PreparedEntry, recording: RecordingTransaction) -> None:
+        recording.append(session_id, entry)
+
     async def storage_only() -> None:
         async def caller(number: int) -> None:
             for _ in range(per_caller):
-                entry = prepared[number]
-                await asyncio.wrap_future(recorder.submit(lambda recording: recording.append(session_id, entry)))
+                await asyncio.wrap_future(recorder.submit(partial(append_prepared, prepared[number])))
 
         await asyncio.gather(*(caller(number) for number in range(CALLERS)))
 

@@ -8,12 +8,14 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from bridge.foundation.errors import InvalidConfiguration
-from bridge.storage.errors import DatabaseFailed, DatabaseMissing, StoreClosed
+from bridge.storage.engine import MAX_READERS
+from bridge.storage.errors import DatabaseBusy, DatabaseFailed, DatabaseMissing, StoreClosed
 from bridge.storage.store import Store
 from bridge.storage.tables import metadata
 
@@ -135,6 +137,14 @@ def test_a_reader_is_a_snapshot_that_the_writer_does_not_block(store):
         future.result()
         assert connection.exec_driver_sql("SELECT count(*) FROM plans").scalar() == 1
     assert plan_ids(store) == ["p1", "p2"]
+
+
+def test_the_number_of_open_snapshots_at_its_edge(url):
+    with Store.open(url, busy_timeout_seconds=0.2) as store, ExitStack() as stack:
+        for _ in range(MAX_READERS):
+            stack.enter_context(store.read())
+        with pytest.raises(DatabaseBusy), store.read():
+            pass
 
 
 def test_errors_of_the_reader_are_not_disguised(store):
