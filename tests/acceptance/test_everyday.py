@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bridge.control.controller import Controller
-from bridge.control.sessions import AppendRequest, SessionRequest, append_entry, go_to, start_session
+from bridge.control.sessions import AppendRequest, SessionRequest, append_entry, start_session
 from bridge.control.standpoint import Standpoint
 from bridge.foundation.clock import SystemClock
 from bridge.foundation.config import load_settings
@@ -118,19 +118,24 @@ def test_a_first_day(bridge_cli, repository):
 
 
 @pytest.fixture
-def two_branches(bridge_home, repository) -> str:
-    """A session of the repository: 1, under it 2 and 3, its head at 3; made without the program's start-up."""
-    with Controller(load_settings(os.environ), clock=SystemClock(), environment={}) as controller:
-        here = Standpoint(repository.path)
-        session = start_session(controller, here, SessionRequest(label="two ways")).session.id
-        for text, parent in (("Add a file", None), ("Which one?", None), ("None", "1")):
-            append_entry(controller, here, session, AppendRequest(kind="user.message", text=text, parent=parent))
-        go_to(controller, here, session, "3")
-    return session
+def made(bridge_home):
+    """Makes sessions without the program's start-up: messages given as text, or as text and parent."""
+
+    def make(*messages: str | tuple[str, str], directory: Path | None = None, label: str | None = None) -> str:
+        with Controller(load_settings(os.environ), clock=SystemClock(), environment={}) as controller:
+            here = Standpoint(directory)
+            session = start_session(controller, here, SessionRequest(label=label)).session.id
+            for message in messages:
+                text, parent = message if isinstance(message, tuple) else (message, None)
+                append_entry(controller, here, session, AppendRequest(kind="user.message", text=text, parent=parent))
+            return session
+
+    return make
 
 
-def test_reading_a_session(bridge_cli, repository, two_branches):
-    session, tail = two_branches, two_branches[-4:]
+def test_reading_a_session(bridge_cli, repository, made):
+    session = made("Add a file", ("None", "1"), ("Which one?", "1"), directory=repository.path, label="two ways")
+    tail = session[-4:]
 
     def bridge(*words: str):
         return bridge_cli(*words, cwd=repository.path).ok()
@@ -139,38 +144,36 @@ def test_reading_a_session(bridge_cli, repository, two_branches):
     assert bridge("tree", "@").stdout.splitlines() == [
         f"{tail} two ways",
         f"● {tail}.1  user.message  Add a file",
-        f"├─○ {tail}.2  user.message  Which one?",
-        f"● {tail}.3  user.message  None  ◀ head",
+        f"├─○ {tail}.3  user.message  Which one?",
+        f"● {tail}.2  user.message  None  ◀ head",
     ]
-    assert [branch["active"] for branch in bridge("branches", "--json").json()] == [False, True]
-    bridge("label", "2", "question")
-    assert bridge("show", "question", "--json").json()["id"] == f"{session}-000002"
+    assert [branch["active"] for branch in bridge("branches", "--json").json()] == [True, False]
+    bridge("label", "3", "question")
+    assert bridge("show", "question", "--json").json()["id"] == f"{session}-000003"
     assert bridge("back", "--json").json()["active_entry_id"] == f"{session}-000001"
     context = bridge("context", tail, "--json").json()
     assert [message["payload"]["text"] for message in context["messages"]] == ["Add a file"]
     assert [found["id"] for found in bridge("session", "list", "--json").json()] == [session]
     assert bridge("session", "show", "--json").json()["labels"] == [
-        {"name": "question", "entry_id": f"{session}-000002"}
+        {"name": "question", "entry_id": f"{session}-000003"}
     ]
 
 
-def test_two_programs_append_to_one_path(bridge_cli):
-    session = bridge_cli("session", "new", "--json").ok().json()["id"]
+def test_two_programs_append_to_one_path(bridge_cli, made):
+    session = made()
     two_writers(bridge_cli, CLI_WRITER, session, str(CLI_APPENDS), *bridge_cli.command)
     assert sequences(bridge_cli, session) == list(range(1, 2 * CLI_APPENDS + 1))
 
 
-def test_two_processes_append_hundreds_to_one_path(bridge_cli):
-    session = bridge_cli("session", "new", "--json").ok().json()["id"]
+def test_two_processes_append_hundreds_to_one_path(bridge_cli, made):
+    session = made()
     two_writers(bridge_cli, API_WRITER, session, str(API_APPENDS))
     assert sequences(bridge_cli, session) == list(range(1, 2 * API_APPENDS + 1))
     assert len(bridge_cli("branches", session, "--all", "--json").ok().json()) == 1
 
 
-def test_explicit_parents_of_two_processes_never_move_the_head_off_its_branch(bridge_cli):
-    session = bridge_cli("session", "new", "--json").ok().json()["id"]
-    for text in ("u1", "a1"):
-        bridge_cli("append", session, "--kind", "user.message", "--text", text).ok()
+def test_explicit_parents_of_two_processes_never_move_the_head_off_its_branch(bridge_cli, made):
+    session = made("u1", "a1")
     # Without an expected head: each writer extends a branch of its own under the first entry.
     code = API_WRITER.replace("expected_head=head", "parent=head").replace("-000000", "-000001")
     two_writers(bridge_cli, code, session, "50")
@@ -178,10 +181,9 @@ def test_explicit_parents_of_two_processes_never_move_the_head_off_its_branch(br
     assert sequences(bridge_cli, session, "--all") == list(range(1, 103))
 
 
-def test_an_unsupported_version_closes_one_path_only(bridge_cli, bridge_home):
-    session = bridge_cli("session", "new", "--json").ok().json()["id"]
-    entry = bridge_cli("append", session, "--kind", "note", "--text", "from the future", "--json").ok().json()["id"]
-    sibling = bridge_cli("session", "new", "--json").ok().json()["id"]
+def test_an_unsupported_version_closes_one_path_only(bridge_cli, bridge_home, made):
+    session, sibling = made("from the future"), made("of today")
+    entry = f"{session}-000001"
     with closing(sqlite3.connect(bridge_home / "bridge.db")) as connection:
         connection.execute("DROP TRIGGER session_entries_no_update")
         connection.execute("UPDATE session_entries SET semantic_schema_version = 3 WHERE id = ?", (entry,))
@@ -192,7 +194,8 @@ def test_an_unsupported_version_closes_one_path_only(bridge_cli, bridge_home):
     shown = bridge_cli("show", entry, "--json").ok().json()
     assert (shown["readable"], shown["payload"]) == (False, None)
     assert json.loads(shown["payload_text"]) == {"text": "from the future"}
-    assert bridge_cli("context", sibling, "--json").ok().json()["messages"] == []
+    (message,) = bridge_cli("context", sibling, "--json").ok().json()["messages"]
+    assert message["payload"] == {"text": "of today"}
 
 
 def test_fc_51_the_program_started_from_a_hook_of_another_repository(bridge_cli, repository, tmp_path):
