@@ -131,6 +131,21 @@ class Writer:
         with self._turn:
             self._disconnect()
 
+    def pause(self) -> bool:
+        """Wait for a running transaction, close the connection, and hold back further ones until :meth:`go_on`.
+
+        Returns false, and does nothing, inside a job: it would wait for itself.
+        """
+        if self.is_inside_job:
+            return False
+        self._turn.acquire()
+        self._disconnect()
+        return True
+
+    def go_on(self) -> None:
+        """End a pause."""
+        self._turn.release()
+
     @property
     def is_inside_job(self) -> bool:
         """Whether the caller runs inside a job."""
