@@ -41,6 +41,8 @@ class FailureClass(StrEnum):
     EXIT_NONZERO = "exit_nonzero"
     #: A signal that Bridge did not send ended the command.
     SIGNALLED = "signalled"
+    #: The command ended, but the system did not tell how.
+    EXIT_UNKNOWN = "exit_unknown"
     #: The time limit passed.
     TIMED_OUT = "timed_out"
     #: The run was cancelled.

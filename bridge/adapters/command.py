@@ -150,6 +150,8 @@ def _judge(task: TaskRequest, ended: ChildExit) -> tuple[FailureClass | None, st
             detail = f"The command printed more than {task.output_limit_bytes} bytes and was ended."
         case EndReason.EXITED if ended.signal is not None:
             return FailureClass.SIGNALLED, f"The command was ended by signal {ended.signal}, not by Bridge."
+        case EndReason.EXITED if ended.exit_status is None:
+            return FailureClass.EXIT_UNKNOWN, "The command ended, but the system did not tell with which status."
         case EndReason.EXITED if ended.exit_status != 0:
             return FailureClass.EXIT_NONZERO, f"The command ended with exit status {ended.exit_status}."
         case EndReason.EXITED:

@@ -22,6 +22,7 @@ from bridge.foundation.config import DATABASE_VARIABLE, HOME_VARIABLE, Settings,
 from bridge.foundation.errors import InvalidConfiguration
 
 LOG_VARIABLE = "BRIDGE_LOG"
+SESSION_VARIABLE = "BRIDGE_SESSION"
 #: Values of ``BRIDGE_LOG``, from most to least talkative. Without it only warnings and errors are logged.
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 DEFAULT_LOG_LEVEL = "warning"
@@ -30,6 +31,7 @@ DEFAULT_LOG_LEVEL = "warning"
 VARIABLES: tuple[tuple[str, str], ...] = (
     (HOME_VARIABLE, "State directory, an absolute path. Default: the platform's user state directory."),
     (DATABASE_VARIABLE, "SQLAlchemy URL of the store. Default: SQLite in the state directory."),
+    (SESSION_VARIABLE, "The session that @ means. Default: the open chat touched last in this workspace."),
     (LOG_VARIABLE, f"Log level on stderr: {', '.join(LOG_LEVELS)}. Default: {DEFAULT_LOG_LEVEL}."),
     ("NO_COLOR", "If set and not empty, no colours."),
     ("FORCE_COLOR", "If set and not empty, colours also where the terminal does not ask for them."),

@@ -39,5 +39,26 @@ class GroupSpec:
 
 
 COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
+    CommandSpec("init", "Register a repository as a workspace", "init:init"),
+    GroupSpec(
+        "session",
+        "Start, list and look at sessions",
+        (
+            CommandSpec("new", "Start a session", "session:new"),
+            CommandSpec("list", "List the sessions of this workspace", "session:list_"),
+            CommandSpec("show", "Show a session with its workspace, labels and cursors", "session:show"),
+        ),
+    ),
+    CommandSpec("append", "Append an entry to a session", "append:append"),
+    CommandSpec("log", "List the entries of a session's active path", "log:log"),
+    CommandSpec("tree", "Draw the tree of a session", "tree:tree"),
+    CommandSpec("show", "Show an entry with its payload, stamp and hashes", "show:show"),
+    CommandSpec("branches", "List the branches of a session", "branches:branches"),
+    CommandSpec("goto", "Go to another entry of a session; no file is touched", "goto:goto"),
+    CommandSpec("back", "Go back to the entry before the head; no file is touched", "goto:back"),
+    CommandSpec("label", "Name an entry, or take a name from it", "label:label"),
+    CommandSpec("context", "Print the context that a session's active path restores", "context:context"),
+    CommandSpec("status", "Compare the files with the last entry of each session", "status:status"),
+    CommandSpec("diff", "Show which paths differ between an entry's stamp and now", "diff:diff"),
     CommandSpec("doctor", "Check this machine, this installation and the state directory", "doctor:doctor"),
 )

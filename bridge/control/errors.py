@@ -170,3 +170,12 @@ class DuplicateTask(BridgeError):
     code = "task_already_recorded"
     exit_status = 103
     summary = "A delegation's result is recorded already; a result is recorded once."
+
+
+class KindWithoutText(BridgeError):
+    """Raised when plain text is offered for a kind of entry that has no field for it."""
+
+    code = "kind_without_text"
+    exit_status = 109
+    summary = "Plain text was given for a kind of entry that no single text makes up; nothing was written."
+    default_hint = "Give the payload as JSON: --payload FILE, or --payload - for standard input."

@@ -243,16 +243,7 @@ class Recorder:
         BridgeError
             What preparing raises, at once. What appending raises comes through the future.
         """
-        prepared = self.prepare(draft, stamp)
-        moment = format_timestamp(self._clock.now()) if draft.created_at is not None else prepared.created_at
-
-        def run(tx: Transaction) -> Appended:
-            recording = RecordingTransaction(self, tx, moment)
-            if first is not None:
-                first(recording)
-            return recording.append(session_id, prepared)
-
-        return self._store.submit(run)
+        return self._store.submit(self._append_job(session_id, draft, stamp, first))
 
     def append_now(
         self,
@@ -263,14 +254,15 @@ class Recorder:
         first: Callable[[RecordingTransaction], None] | None = None,
     ) -> Entry:
         """Append an entry and return it once it is durable. Raises what :meth:`append` does."""
-        return self.append(session_id, draft, stamp, first=first).result().entry
+        return self._store.write(self._append_job(session_id, draft, stamp, first)).entry
 
     def transact(self, fn: Callable[[RecordingTransaction], T]) -> T:
         """Run a function in one write transaction and return its result once it is durable.
 
         If the function raises, nothing of it is written. It must be quick, and must not wait for other writes.
         """
-        return self.submit(fn).result()
+        moment = format_timestamp(self._clock.now())
+        return self._store.write(lambda tx: fn(RecordingTransaction(self, tx, moment)))
 
     def submit(self, fn: Callable[[RecordingTransaction], T]) -> Future[T]:
         """Queue a function as :meth:`transact` runs it, and return its future."""
@@ -296,6 +288,24 @@ class Recorder:
     def label(self, session_id: str, entry_id: str, name: str) -> str | None:
         """Name an entry; return the entry that had the name before. Raises as ``forest.set_label``."""
         return self.transact(lambda recording: recording.label(session_id, entry_id, name))
+
+    def _append_job(
+        self,
+        session_id: str,
+        draft: EntryDraft,
+        stamp: Stamp,
+        first: Callable[[RecordingTransaction], None] | None,
+    ) -> Callable[[Transaction], Appended]:
+        prepared = self.prepare(draft, stamp)
+        moment = format_timestamp(self._clock.now()) if draft.created_at is not None else prepared.created_at
+
+        def run(tx: Transaction) -> Appended:
+            recording = RecordingTransaction(self, tx, moment)
+            if first is not None:
+                first(recording)
+            return recording.append(session_id, prepared)
+
+        return run
 
     def _time_of(self, draft: EntryDraft) -> str:
         if draft.created_at is None:

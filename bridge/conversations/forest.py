@@ -135,10 +135,10 @@ def append(tx: Transaction, session_id: str, prepared: PreparedEntry, moment: st
         If the external id is taken by other content.
     """
     connection = tx.connection
-    head = store.get_head(connection, session_id)
+    head = store.head_to_change(tx, session_id)
     if head is None:
         raise _no_session(session_id)
-    head_id, sequence, head_hash = head
+    head_id, sequence, head_hash, has_cursors = head
     if prepared.external_id is not None:
         known = _known_external(connection, session_id, prepared)
         if known is not None:
@@ -153,10 +153,12 @@ def append(tx: Transaction, session_id: str, prepared: PreparedEntry, moment: st
         parent_hash = _require_own_entry(connection, session_id, parent_id)
     entry = prepared.seal(session_id, sequence, (parent_id, parent_hash))
     store.insert_entry(tx, entry)
-    store.advance_cursors(tx, session_id, parent_id, entry.id)
-    new_head = entry.id if parent_id == head_id else head_id
-    store.set_head(tx, session_id, new_head, sequence + 1, moment)
-    return Appended(entry, is_new=True, head_entry_id=new_head)
+    if has_cursors:
+        store.advance_cursors(tx, session_id, parent_id, entry.id)
+    if parent_id == head_id:
+        head_id, head_hash = entry.id, entry.entry_hash
+    store.set_head(tx, session_id, store.Head(head_id, sequence + 1, head_hash, has_cursors), moment)
+    return Appended(entry, is_new=True, head_entry_id=head_id)
 
 
 def move_head(
@@ -173,12 +175,12 @@ def move_head(
     HeadMoved
         If the head is not the expected one.
     """
-    head_id, next_sequence, _ = _require_session_head(tx.connection, session_id)
-    _require_head(session_id, head_id, expected_head)
-    _require_own_entry(tx.connection, session_id, entry_id)
-    if entry_id != head_id:
-        store.set_head(tx, session_id, entry_id, next_sequence, moment)
-    return HeadMove(session_id, head_id, entry_id)
+    head = _require_session_head(tx.connection, session_id)
+    _require_head(session_id, head.entry_id, expected_head)
+    hashed = _require_own_entry(tx.connection, session_id, entry_id)
+    if entry_id != head.entry_id:
+        store.set_head(tx, session_id, head._replace(entry_id=entry_id, entry_hash=hashed), moment)
+    return HeadMove(session_id, head.entry_id, entry_id)
 
 
 def back(tx: Transaction, session_id: str, moment: str, *, expected_head: str | None = None) -> HeadMove:
@@ -193,7 +195,7 @@ def back(tx: Transaction, session_id: str, moment: str, *, expected_head: str | 
     HeadMoved
         If the head is not the expected one.
     """
-    head_id, _, _ = _require_session_head(tx.connection, session_id)
+    head_id = _require_session_head(tx.connection, session_id).entry_id
     _require_head(session_id, head_id, expected_head)
     head = store.get_entry(tx.connection, session_id, head_id)
     if head is None or head.parent_entry_id is None:
@@ -256,7 +258,7 @@ def open_cursor(tx: Transaction, session_id: str, owner: str, entry_id: str | No
     """
     if not 1 <= len(owner) <= MAX_OWNER_CHARACTERS:
         raise ValueError(f"a cursor's owner has 1 to {MAX_OWNER_CHARACTERS} characters")
-    head_id, _, _ = _require_session_head(tx.connection, session_id)
+    head_id = _require_session_head(tx.connection, session_id).entry_id
     leaf = head_id if entry_id is None else entry_id
     _require_own_entry(tx.connection, session_id, leaf)
     if store.cursor_leaf(tx.connection, session_id, owner) is not None:
@@ -326,7 +328,7 @@ def _no_session(session_id: str) -> SessionNotFound:
     )
 
 
-def _require_session_head(connection: Connection, session_id: str) -> tuple[str, int, str]:
+def _require_session_head(connection: Connection, session_id: str) -> store.Head:
     head = store.get_head(connection, session_id)
     if head is None:
         raise _no_session(session_id)

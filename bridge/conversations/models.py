@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from bridge.foundation.canonical import parse_json
 from bridge.foundation.hashing import entry_hash
@@ -242,8 +242,7 @@ class EntryDraft:
             raise ValueError("a draft names a parent or a cursor, not both")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedEntry:
+class PreparedEntry(NamedTuple):
     """A draft after redaction, validation and encoding: what is left needs the open transaction."""
 
     kind: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -110,18 +111,25 @@ def get_session(connection: Connection, session_id: str) -> Session | None:
 def list_sessions(
     connection: Connection,
     *,
-    workspace_ids: Sequence[str] | None = None,
+    workspace_ids: Sequence[str | None] | None = None,
     kinds: Sequence[str] | None = None,
+    statuses: Sequence[str] | None = None,
     parent_session_id: str | None = None,
     limit: int | None = None,
     offset: int = 0,
 ) -> list[Session]:
-    """Return sessions, the last touched first; without ``kinds`` all kinds, without ``workspace_ids`` all places."""
+    """Return sessions, the last touched first; each condition narrows, none means all.
+
+    None among ``workspace_ids`` stands for the sessions without a workspace.
+    """
     query = _session_query()
     if workspace_ids is not None:
-        query = query.where(_S.workspace_id.in_(workspace_ids))
+        places = _S.workspace_id.in_([place for place in workspace_ids if place is not None])
+        query = query.where(or_(places, _S.workspace_id.is_(None)) if None in workspace_ids else places)
     if kinds is not None:
         query = query.where(_S.kind.in_(kinds))
+    if statuses is not None:
+        query = query.where(_S.status.in_(statuses))
     if parent_session_id is not None:
         query = query.where(_S.parent_session_id == parent_session_id)
     latest = query.selected_columns.latest
@@ -147,22 +155,38 @@ _ENTRY_HASH = Prepared(
     select(_E.entry_hash).where(_E.session_id == bindparam("session"), _E.id == bindparam("entry")), "session", "entry"
 )
 _HEAD = Prepared(
-    select(_H.active_entry_id, _H.next_sequence, _E.entry_hash)
+    select(
+        _H.active_entry_id,
+        _H.next_sequence,
+        _E.entry_hash,
+        select(_C.owner).where(_C.session_id == bindparam("session")).exists().label("has_cursors"),
+    )
     .join_from(session_heads, session_entries, and_(_E.session_id == _H.session_id, _E.id == _H.active_entry_id))
     .where(_H.session_id == bindparam("session")),
     "session",
 )
 
 
+class Head(NamedTuple):
+    """Where a session stands: its active entry with its hash, the next sequence, and whether anyone holds a cursor."""
+
+    entry_id: str
+    next_sequence: int
+    entry_hash: str
+    has_cursors: bool
+
+
+_values_of = attrgetter(*ENTRY_FIELDS)
+
+
 def insert_entry(tx: Transaction, entry: Entry) -> None:
-    fields = entry.__dict__
-    tx.run(_INSERT_ENTRY, *[fields[name] for name in ENTRY_FIELDS])
+    tx.run(_INSERT_ENTRY, *_values_of(entry))
 
 
 def entry_hash_of(connection: Connection, session_id: str, entry_id: str) -> str | None:
     """Return the hash of an entry of that very session; None if there is none."""
-    hashed: str | None = _ENTRY_HASH.run(connection, session_id, entry_id).scalar_one_or_none()
-    return hashed
+    row = _ENTRY_HASH.run(connection, session_id, entry_id).fetchone()
+    return None if row is None else row[0]
 
 
 def get_entry(connection: Connection, session_id: str, entry_id: str) -> Entry | None:
@@ -239,13 +263,12 @@ _NODE_ANCESTRY = Prepared(_ancestry(_NODE_COLUMNS), "session", "leaf", "limit")
 
 def ancestry(connection: Connection, session_id: str, leaf_entry_id: str, limit: int) -> list[Entry]:
     """Return an entry of that session and its ancestors there, leaf first, at most ``limit``."""
-    rows = _ANCESTRY.run(connection, session_id, leaf_entry_id, limit).all()
-    return [Entry.from_row(row) for row in rows]
+    return [Entry.from_row(row) for row in _ANCESTRY.run(connection, session_id, leaf_entry_id, limit)]
 
 
 def node_ancestry(connection: Connection, session_id: str, leaf_entry_id: str, limit: int) -> list[Node]:
     """Return what :func:`ancestry` does, without payloads."""
-    return [Node(*row) for row in _NODE_ANCESTRY.run(connection, session_id, leaf_entry_id, limit).all()]
+    return [Node(*row) for row in _NODE_ANCESTRY.run(connection, session_id, leaf_entry_id, limit)]
 
 
 # Heads
@@ -266,14 +289,21 @@ def insert_head(tx: Transaction, session_id: str, entry_id: str, next_sequence: 
     tx.run(_INSERT_HEAD, session_id, entry_id, next_sequence, moment)
 
 
-def get_head(connection: Connection, session_id: str) -> tuple[str, int, str] | None:
-    """Return a session's active entry, its next sequence and the active entry's hash."""
-    row = _HEAD.run(connection, session_id).first()
-    return None if row is None else (row[0], row[1], row[2])
+def head_to_change(tx: Transaction, session_id: str) -> Head | None:
+    """Return where a session stands, as :func:`get_head`, from the transaction's memo if it moved the head itself."""
+    known: Head | None = tx.memo.get(("head", session_id))
+    return get_head(tx.connection, session_id) if known is None else known
 
 
-def set_head(tx: Transaction, session_id: str, entry_id: str, next_sequence: int, moment: str) -> None:
-    tx.run(_ADVANCE_HEAD, entry_id, next_sequence, moment, session_id)
+def get_head(connection: Connection, session_id: str) -> Head | None:
+    """Return where a session stands; None if there is no such session."""
+    row = _HEAD.run(connection, session_id).fetchone()
+    return None if row is None else Head(*row)
+
+
+def set_head(tx: Transaction, session_id: str, head: Head, moment: str) -> None:
+    tx.run(_ADVANCE_HEAD, head.entry_id, head.next_sequence, moment, session_id)
+    tx.memo["head", session_id] = head
 
 
 # Cursors
@@ -299,11 +329,12 @@ def advance_cursors(tx: Transaction, session_id: str, parent_entry_id: str, entr
 
 
 def cursor_leaf(connection: Connection, session_id: str, owner: str) -> str | None:
-    leaf: str | None = _CURSOR_LEAF.run(connection, session_id, owner).scalar_one_or_none()
-    return leaf
+    row = _CURSOR_LEAF.run(connection, session_id, owner).fetchone()
+    return None if row is None else row[0]
 
 
 def insert_cursor(tx: Transaction, session_id: str, owner: str, leaf_entry_id: str, moment: str) -> None:
+    tx.memo.pop(("head", session_id), None)
     tx.execute(
         insert(branch_cursors).values(
             session_id=session_id, owner=owner, leaf_entry_id=leaf_entry_id, created_at=moment

@@ -82,6 +82,22 @@ def canonical_bytes(value: Any) -> bytes:
     return encoded
 
 
+def canonical_record(record: dict[str, Any]) -> bytes:
+    """Return the canonical JSON of a flat record of text, small integers, None and objects of text.
+
+    Such a record holds no float, so that the ``null`` in it needs no second look: a third of the time.
+
+    Raises
+    ------
+    NotCanonical
+        If a text holds a lone surrogate.
+    """
+    try:
+        return orjson.dumps(record, option=_OPTIONS)
+    except orjson.JSONEncodeError as error:
+        raise NotCanonical(f"The record has no canonical JSON form: {error}.") from error
+
+
 def canonical_text(value: Any) -> str:
     """Return the canonical JSON of a value as text. Raises as :func:`canonical_bytes`."""
     return canonical_bytes(value).decode()

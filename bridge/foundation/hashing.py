@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
-from bridge.foundation.canonical import canonical_bytes
+from bridge.foundation.canonical import canonical_record
 
 #: What the first event of a chain points back to: 32 zero bytes.
 ZERO_HASH = bytes(32)
@@ -49,7 +49,7 @@ def entry_hash(
     SHA-256 of the stored payload text.
     """
     return digest_hex(
-        canonical_bytes(
+        canonical_record(
             {
                 "parent_entry_hash": parent_entry_hash,
                 "id": entry_id,

@@ -67,10 +67,8 @@ class Report:
         self.findings.extend(other.findings[: MAX_FINDINGS - len(self.findings)])
 
 
-def append_event(
-    tx: Transaction, chain_id: str, event_type: str, body: Mapping[str, Any], created_at: str
-) -> StoredEvent:
-    """Append one event to a chain, in the transaction of the change that it records.
+def append_event(tx: Transaction, chain_id: str, event_type: str, body: Mapping[str, Any], created_at: str) -> str:
+    """Append one event to a chain, in the transaction of the change that it records, and return its hash.
 
     The hashed text holds the chain, ordinal, type and time along with the body, so that none of the columns
     can be altered on its own.
@@ -85,15 +83,14 @@ def append_event(
     NotCanonical
         If the body has no canonical form.
     """
-    last = store.last_event(tx.connection, chain_id)
+    last = store.last_event(tx, chain_id)
     ordinal, previous = (0, ZERO_HASH) if last is None else (last[0] + 1, bytes.fromhex(last[1]))
     text = canonical_bytes(
         {"chain_id": chain_id, "ordinal": ordinal, "event_type": event_type, "created_at": created_at, "body": body}
     )
     hashed = event_hash(previous, text).hex()
-    event = StoredEvent(chain_id, ordinal, event_type, text.decode(), hashed, created_at)
-    store.insert_event(tx, event)
-    return event
+    store.insert_event(tx, StoredEvent(chain_id, ordinal, event_type, created_at, hashed, text.decode()))
+    return hashed
 
 
 def verify_chain(connection: Connection, chain_id: str) -> Report:

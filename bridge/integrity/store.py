@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, bindparam, insert, select
 
@@ -19,19 +19,20 @@ _LAST = Prepared(
     select(_A.ordinal, _A.event_hash).where(_A.chain_id == bindparam("chain")).order_by(_A.ordinal.desc()).limit(1),
     "chain",
 )
-_INSERT = Prepared(insert(audit_events), "chain_id", "ordinal", "event_type", "body", "event_hash", "created_at")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
-    """One event as stored."""
+class StoredEvent(NamedTuple):
+    """One event as stored; the fields are the columns."""
 
     chain_id: str
     ordinal: int
     event_type: str
-    body: str
-    event_hash: str
     created_at: str
+    event_hash: str
+    body: str
+
+
+_INSERT = Prepared(insert(audit_events), *StoredEvent._fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +54,23 @@ class StoredEntry:
     payload: str
 
 
-def last_event(connection: Connection, chain_id: str) -> tuple[int, str] | None:
+def last_event(tx: Transaction, chain_id: str) -> tuple[int, str] | None:
     """Return ordinal and hash of a chain's last event."""
-    row = _LAST.run(connection, chain_id).first()
+    known: tuple[int, str] | None = tx.memo.get(("chain", chain_id))
+    if known is not None:
+        return known
+    row = tx.run(_LAST, chain_id).fetchone()
     return None if row is None else (row[0], row[1])
 
 
 def insert_event(tx: Transaction, event: StoredEvent) -> None:
-    tx.run(_INSERT, event.chain_id, event.ordinal, event.event_type, event.body, event.event_hash, event.created_at)
+    tx.run(_INSERT, *event)
+    tx.memo["chain", event.chain_id] = event.ordinal, event.event_hash
 
 
 def iterate_events(connection: Connection, chain_id: str) -> Iterator[StoredEvent]:
     """Yield a chain's events in order, without loading them at once."""
-    query = select(_A.chain_id, _A.ordinal, _A.event_type, _A.body, _A.event_hash, _A.created_at)
+    query = select(_A.chain_id, _A.ordinal, _A.event_type, _A.created_at, _A.event_hash, _A.body)
     query = query.where(_A.chain_id == chain_id).order_by(_A.ordinal)
     for row in connection.execution_options(yield_per=_PAGE).execute(query):
         yield StoredEvent(*row)

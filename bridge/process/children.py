@@ -23,7 +23,7 @@ from anyio import to_thread
 from anyio.lowlevel import RunVar
 
 from bridge.process.errors import ProgramNotExecutable, ProgramNotFound, SpawnFailed, WorkingDirectoryMissing
-from bridge.process.groups import DEFAULT_GRACE_SECONDS, EndReport, end_group_blocking
+from bridge.process.groups import DEFAULT_GRACE_SECONDS, KILL_WAIT_SECONDS, EndReport, end_group_blocking
 from bridge.process.identity import Marker, ProcessIdentity, identity_of
 
 #: Bytes that a child may write to its two output files together; one byte more ends it.
@@ -59,7 +59,8 @@ class ChildExit:
     exit_status
         Its exit status; None if a signal ended it.
     signal
-        The number of the signal that ended it, else None.
+        The number of the signal that ended it, else None. Both are None if the system did not tell: the child could
+        not be ended, or the controller was started with SIGCHLD ignored, so that the status was thrown away.
     output_bytes
         What the child wrote to its output files, before they were cut to the limit.
     left_behind
@@ -131,6 +132,7 @@ class Child:
         self._output = output
         self._ended = threading.Event()
         self._settling = threading.Lock()
+        self._is_status_lost = False
         self._exit: ChildExit | None = None
         # A daemon thread, so that a controller that must leave does not hang on a child that will not.
         threading.Thread(target=self._watch, name=f"bridge-child-{identity.pid}", daemon=True).start()
@@ -188,7 +190,7 @@ class Child:
 
     def _collect(self, reason: EndReason, grace_seconds: float) -> ChildExit:
         left_behind = end_group_blocking(self.identity, grace_seconds, self.marker)
-        status = self._process.wait()
+        status = self._reap()
         written = self._output.size()
         if self._output.is_exceeded():
             self._output.cut()
@@ -197,19 +199,31 @@ class Child:
         self._output.close()
         return ChildExit(
             reason=reason,
-            exit_status=status if status >= 0 else None,
-            signal=-status if status < 0 else None,
+            exit_status=status if status is not None and status >= 0 else None,
+            signal=-status if status is not None and status < 0 else None,
             output_bytes=written,
             left_behind=left_behind,
         )
 
+    def _reap(self) -> int | None:
+        """Return the child's status as ``Popen`` gives it; None if it is not to be had."""
+        # Not before the watching thread is done, which would otherwise find no child to wait for.
+        if not self._ended.wait(KILL_WAIT_SECONDS) or self._is_status_lost:
+            return None
+        return self._process.wait()
+
     def _watch(self) -> None:
-        if hasattr(os, "waitid"):
-            # WNOWAIT: the leader stays a zombie and holds its pid, hence the group id, until _collect has ended
-            # the rest of the group. Reaped first, the number could be another group's by the time it is signalled.
-            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-        else:  # macOS before Python 3.13
-            self._process.wait()
+        try:
+            if hasattr(os, "waitid"):
+                # WNOWAIT: the leader stays a zombie and holds its pid, hence the group id, until _collect has ended
+                # the rest of the group. Reaped first, the number could be another group's when it is signalled.
+                os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+            else:  # macOS before Python 3.13
+                self._process.wait()
+        except ChildProcessError:
+            # Popen would call this status 0, and a failure would pass for a success.
+            self._is_status_lost = True
+            self._process.returncode = 0  # so that Popen does not look for it either
         self._ended.set()
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ID_PREFIX = "bridge://schema/"
 #: Field errors reported at most for one value; a value wrong all over is not listed in full.
 MAX_FIELD_ERRORS = 20
-#: Longest message of one field error, in characters.
+#: Longest message, and longest path, of one field error, in characters.
 MAX_MESSAGE_CHARACTERS = 300
 #: Steps that one regular expression of a schema may take on one string before it counts as not matching.
 MAX_PATTERN_STEPS = 100_000
@@ -123,23 +123,16 @@ def _pattern_options() -> Any:
 
 
 def is_valid(compiled: jsonschema_rs.Validator, value: Any) -> bool:
-    """Return whether a JSON value fits a schema.
-
-    Raises
-    ------
-    NotCanonical
-        If the value is not plain JSON.
-    """
-    try:
-        return compiled.is_valid(value)
-    except ValueError:
-        # The validator reads exact types only; floats that remember their text are not. A canonical copy is
-        # plain, and making it says what else is wrong with the value.
-        return compiled.is_valid(plain_copy(value))
+    """Return whether a JSON value made of the exact built-in types, as :func:`plain_copy` gives it, fits a schema."""
+    return compiled.is_valid(value)
 
 
 def plain_copy(value: Any) -> Any:
-    """Return a JSON value rebuilt from the exact built-in types. Raises as ``canonical_bytes``."""
+    """Return a JSON value rebuilt from the exact built-in types. Raises as ``canonical_bytes``.
+
+    A validator must not see anything else: a float that remembers its text is no number to it, and it says so by
+    taking the value for invalid, or for valid where a schema forbids numbers.
+    """
     return orjson.loads(canonical_bytes(value))
 
 
@@ -153,10 +146,11 @@ def field_errors(compiled: jsonschema_rs.Validator, value: Any, *, limit: int = 
     NotCanonical
         If the value is not plain JSON.
     """
-    if is_valid(compiled, value):
+    plain = plain_copy(value)
+    if is_valid(compiled, plain):
         return []
     found: list[FieldError] = []
-    for error in islice(compiled.iter_errors(plain_copy(value)), limit):
+    for error in islice(compiled.iter_errors(plain), limit):
         found.extend(_describe(error))
     return found[:limit]
 
@@ -173,22 +167,23 @@ def _describe(error: jsonschema_rs.ValidationError) -> list[FieldError]:
             return [_field([*path, kind["property"]], "is missing")]
         case "additionalProperties" | "unevaluatedProperties":
             return [_field([*path, name], "is not a known field") for name in kind["unexpected"]]
-        case "anyOf" | "oneOf" if kind.get("context"):
-            # The alternative that came closest names the fault best: fewest errors, deepest path.
-            closest = min(kind["context"], key=lambda errors: (len(errors), -max(_depths(errors))))
+        case "anyOf" | "oneOf" if all(kind["context"]):
+            closest = min(kind["context"], key=lambda errors: _distance(errors, len(path)))
             return [described for inner in closest for described in _describe(inner)]
         case name:
             return [_field(path, _wording(name, kind))]
 
 
-def _depths(errors: list[jsonschema_rs.ValidationError]) -> list[int]:
-    return [len(error.instance_path) for error in errors] or [0]
+def _distance(errors: list[jsonschema_rs.ValidationError], depth: int) -> tuple[bool, int]:
+    """Return how far a value is from one of several alternatives: first whether it is not even of its type."""
+    is_other_type = any(error.kind.name == "type" and len(error.instance_path) == depth for error in errors)
+    return (is_other_type, len(errors))
 
 
 def _wording(name: str, kind: dict[str, Any]) -> str:
     match name:
         case "type":
-            return "must be " + _alternatives([_TYPE_NAMES.get(item, item) for item in kind["types"]])
+            return "must be " + _alternatives([words for item, words in _TYPE_NAMES.items() if item in kind["types"]])
         case "enum":
             return "must be " + _alternatives([_literal(item) for item in kind["options"]])
         case "const":
@@ -201,6 +196,8 @@ def _wording(name: str, kind: dict[str, Any]) -> str:
             return f"is above its limit ({name} {_literal(kind['limit'])})"
         case "pattern":
             return f"does not match {kind['pattern']}"
+        case "falseSchema":
+            return "is not allowed"
         case _:
             return f"breaks the schema's rule {name!r}"
 
@@ -214,5 +211,8 @@ def _alternatives(names: list[str]) -> str:
 
 
 def _field(path: list[str | int], message: str) -> FieldError:
-    cut = message if len(message) <= MAX_MESSAGE_CHARACTERS else message[: MAX_MESSAGE_CHARACTERS - 1] + "…"
-    return {"path": pointer(path), "message": cut}
+    return {"path": _cut(pointer(path)), "message": _cut(message)}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_MESSAGE_CHARACTERS else text[: MAX_MESSAGE_CHARACTERS - 1] + "…"

@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from bridge.foundation.errors import InvalidConfiguration
+from bridge.storage.prepared import driver_of
 
 #: Readers of one process that may be open at the same time; further ones wait.
 MAX_READERS = 32
@@ -73,7 +74,7 @@ def writer_engine(url: URL, *, busy_timeout_seconds: float) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        driver_of(connection).execute("BEGIN IMMEDIATE")
 
     return engine
 
@@ -95,7 +96,7 @@ def reader_engine(url: URL, *, busy_timeout_seconds: float) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN")
+        driver_of(connection).execute("BEGIN")
 
     return engine
 

@@ -103,7 +103,8 @@ class Store:
         if self._is_closed:
             raise StoreClosed("The store was closed.")
         try:
-            with self._reader.connect() as connection:
+            # Begun here: prepared statements go past SQLAlchemy, which would begin by itself otherwise.
+            with self._reader.begin() as connection:
                 yield connection
         except Exception as error:
             told = typed_error(error)
@@ -131,14 +132,14 @@ class Store:
     def write(self, fn: Callable[[Transaction], T]) -> T:
         """Run a function in a write transaction and return its result once it is durable.
 
+        It runs on the calling thread while nobody else writes, else on the writer's.
+
         Raises
         ------
         RuntimeError
             If called from inside a write: the writer would wait for itself.
         """
-        if self._writer.is_current_thread:
-            raise RuntimeError("a write was started inside a write; use the open transaction")
-        return self._writer.submit(fn).result()
+        return self._writer.run(fn)
 
     def close(self) -> None:
         """Finish the writes that wait, then close all connections. Safe to call twice."""

@@ -11,7 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from bridge.foundation.errors import BridgeError
 from bridge.storage.errors import DatabaseBusy, DatabaseFailed, RowRefused
-from bridge.storage.prepared import Prepared
+from bridge.storage.prepared import Cursor, Prepared, driver_of
 
 #: Packages take the connection's type from here: above this layer only the ``store`` modules know SQLAlchemy.
 __all__ = ["Connection", "Transaction", "typed_error"]
@@ -27,16 +27,22 @@ class Transaction:
 
     It is open only while the function it was given to runs, and belongs to that function's thread. What the
     function did is undone if it raises, and durable once its future resolves.
+
+    ``memo`` holds what the transaction itself wrote last and would read back next (heads, ends of chains). All
+    jobs of the transaction share it, since nobody else can write meanwhile; it is emptied when one is undone.
     """
 
-    __slots__ = ("connection",)
+    __slots__ = ("_dialect", "_driver", "connection", "memo")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.memo: dict[tuple[str, str], Any] = {}
+        self._driver = driver_of(connection)
+        self._dialect = connection.dialect
 
-    def run(self, statement: Prepared, *values: Any) -> CursorResult[*tuple[Any, ...]]:
+    def run(self, statement: Prepared, *values: Any) -> Cursor:
         """Run a prepared statement with its values in order."""
-        return statement.run(self.connection, *values)
+        return statement.run_on(self._driver, self._dialect, values)
 
     def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[*tuple[Any, ...]]:
         """Run a Core statement: convenient, at twice the cost of a prepared one."""

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Connection, Engine
 
 from bridge.storage.errors import DatabaseBusy, DatabaseFailed, StoreClosed
+from bridge.storage.prepared import driver_of
 from bridge.storage.transaction import Transaction, typed_error
 
 #: Jobs that may wait for the writer; a further caller waits for room (back-pressure).
@@ -34,7 +35,10 @@ class Job(Generic[T]):
 
 
 class Writer:
-    """Runs jobs on a thread of its own, in the order of their arrival.
+    """Runs jobs one transaction at a time, in the order of their arrival, on a thread of its own.
+
+    Who waits for the result anyway may run a job on the calling thread while nobody else writes
+    (:meth:`run`): two changes of thread cost as much as the write itself.
 
     Parameters
     ----------
@@ -58,6 +62,10 @@ class Writer:
         self._waiting_for_room = 0
         self._is_closed = False
         self._thread: threading.Thread | None = None
+        # Held while a transaction runs, by the writer's thread or by a caller's; guards the connection.
+        self._turn = threading.Lock()
+        self._turn_holder: int | None = None
+        self._connection: Connection | None = None
 
     def submit(self, fn: Callable[[Transaction], T]) -> Future[T]:
         """Queue a job.
@@ -84,6 +92,26 @@ class Writer:
                 self._thread.start()
         return job.future
 
+    def run(self, fn: Callable[[Transaction], T]) -> T:
+        """Run a job and return its result: on this thread if nobody else writes or waits, else through the queue.
+
+        Raises
+        ------
+        RuntimeError
+            If called from inside a job, which would wait for itself.
+        """
+        if self.is_inside_job:
+            raise RuntimeError("a write was started inside a write; use the open transaction")
+        if self._jobs or self._is_closed or not self._turn.acquire(blocking=False):
+            return self.submit(fn).result()
+        job = Job(fn)
+        job.future.set_running_or_notify_cancel()
+        try:
+            self._run_in_turn([job])
+        finally:
+            self._turn.release()
+        return job.future.result()
+
     def close(self) -> None:
         """Refuse new jobs, finish those that wait, end the thread. Safe to call twice."""
         with self._arrived:
@@ -91,17 +119,21 @@ class Writer:
             self._arrived.notify_all()
             self._room.notify_all()
             thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if self.is_inside_job:
+            return
+        if thread is not None:
             thread.join()
+        with self._turn:
+            self._disconnect()
 
     @property
-    def is_current_thread(self) -> bool:
-        """Whether the caller runs on the writer's own thread, that is inside a job."""
-        return self._thread is threading.current_thread()
+    def is_inside_job(self) -> bool:
+        """Whether the caller runs inside a job."""
+        return self._turn_holder == threading.get_ident()
 
     def _wait_for_room(self) -> None:
-        if self.is_current_thread:
-            raise DatabaseBusy("The writer's queue is full, and a job in it asks for more. Nothing was queued.")
+        if self.is_inside_job:
+            raise DatabaseBusy("The writer's queue is full, and a job asks for more. Nothing was queued.")
         self._waiting_for_room += 1
         try:
             has_room = self._room.wait_for(
@@ -125,38 +157,43 @@ class Writer:
             return batch
 
     def _serve(self) -> None:
-        connection: Connection | None = None
+        while batch := self._next_batch():
+            # A job whose future was cancelled while it waited never starts; from here on it cannot be.
+            batch = [job for job in batch if job.future.set_running_or_notify_cancel()]
+            with self._turn:
+                self._run_in_turn(batch)
+
+    def _run_in_turn(self, jobs: list[Job[Any]]) -> None:
+        self._turn_holder = threading.get_ident()
         try:
-            while batch := self._next_batch():
-                # A job whose future was cancelled while it waited never starts; from here on it cannot be.
-                batch = [job for job in batch if job.future.set_running_or_notify_cancel()]
-                while batch:
-                    if connection is None:
-                        connection = self._connect(batch)
-                        if connection is None:
-                            break
-                    batch = run_batch(connection, batch)
-                    if connection.invalidated or connection.in_transaction():
-                        _discard(connection)
-                        connection = None
+            while jobs:
+                connection = self._connect(jobs)
+                if connection is None:
+                    return
+                jobs = run_batch(connection, jobs)
+                if connection.invalidated or connection.in_transaction():
+                    self._disconnect()
         finally:
-            if connection is not None:
-                connection.close()
+            self._turn_holder = None
 
-    def _connect(self, batch: list[Job[Any]]) -> Connection | None:
-        try:
-            return self._engine.connect()
-        except Exception as error:  # noqa: BLE001 - handed to each caller through its future
-            _fail(batch, error)
-            return None
+    def _connect(self, jobs: list[Job[Any]]) -> Connection | None:
+        if self._connection is None:
+            try:
+                self._connection = self._engine.connect()
+            except Exception as error:  # noqa: BLE001 - handed to each caller through its future
+                _fail(jobs, error)
+        return self._connection
 
-
-def _discard(connection: Connection) -> None:
-    """Drop a connection whose transaction could be neither committed nor rolled back."""
-    with contextlib.suppress(Exception):
-        connection.invalidate()
-    with contextlib.suppress(Exception):
-        connection.close()
+    def _disconnect(self) -> None:
+        """Drop the connection; also one whose transaction could be neither committed nor rolled back."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if connection.in_transaction():
+            with contextlib.suppress(Exception):
+                connection.invalidate()
+        with contextlib.suppress(Exception):
+            connection.close()
 
 
 def _fail(jobs: list[Job[Any]], error: Exception) -> None:
@@ -187,15 +224,17 @@ def run_batch(connection: Connection, batch: list[Job[Any]]) -> list[Job[Any]]:
     # The transaction of a lone job is its savepoint.
     has_savepoints = len(batch) > 1
     transaction = Transaction(connection)
+    driver = driver_of(connection)
     for index, job in enumerate(batch):
         try:
             if has_savepoints:
-                connection.exec_driver_sql("SAVEPOINT job")
+                driver.execute("SAVEPOINT job")
             result = job.fn(transaction)
             if has_savepoints:
-                connection.exec_driver_sql("RELEASE job")
+                driver.execute("RELEASE job")
         except Exception as error:  # noqa: BLE001 - handed to the caller through its future
             failed.append((job, error))
+            transaction.memo.clear()
             if not _undo_job(connection, has_savepoints=has_savepoints):
                 rest = batch[index + 1 :]
                 lost = DatabaseFailed("The database undid the transaction of several writes. Nothing was written.")
@@ -212,12 +251,12 @@ def _undo_job(connection: Connection, *, has_savepoints: bool) -> bool:
     """Undo what a failed job did; return whether the rest of the transaction still stands."""
     if not has_savepoints:
         return False
-    raw = connection.connection.driver_connection
-    if isinstance(raw, sqlite3.Connection) and not raw.in_transaction:
+    driver = driver_of(connection)
+    if isinstance(driver, sqlite3.Connection) and not driver.in_transaction:
         return False
     try:
-        connection.exec_driver_sql("ROLLBACK TO job")
-        connection.exec_driver_sql("RELEASE job")
+        driver.execute("ROLLBACK TO job")
+        driver.execute("RELEASE job")
     except Exception:  # noqa: BLE001 - the caller treats the transaction as lost; the job's own error is reported
         return False
     return True

@@ -180,7 +180,7 @@ def save_state(tx: Transaction, observation: Observation, moment: str) -> str | 
     state, manifest = observation.state, observation.manifest
     if state is None:
         return None
-    if _HAS_STATE.run(tx.connection, state.state_digest).first() is None:
+    if _HAS_STATE.run(tx.connection, state.state_digest).fetchone() is None:
         if manifest is not None:
             _save_manifest(tx, manifest, moment)
         tx.run(_INSERT_STATE, state.state_digest, state.dirty_hash, moment, canonical_text(state.to_json()))

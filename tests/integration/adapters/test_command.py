@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -60,7 +61,7 @@ def make(tmp_path: Path) -> Make:
             "objective": "do it",
             "worktree": worktree,
             "folder": tmp_path / "task",
-            "marker": f"marker-{tmp_path.name}",
+            "marker": str(tmp_path),
             "command": command,
             "environment": {"PATH": os.environ["PATH"], "BRIDGE_TOKEN": "secret", "GIT_DIR": "/elsewhere"},
             "timeout_seconds": 20,
@@ -316,3 +317,26 @@ async def test_what_the_command_left_running_is_ended_and_counted(make: Make) ->
     outcome = await CommandHarness().run(make(*shell("sleep 20 & sleep 20 & exit 0")), Recorder())
     assert (outcome.failure, outcome.leftover_processes, outcome.survivors) == (None, 2, ())
     assert marked_processes(Marker(make().marker)) == []
+
+
+def test_a_status_that_the_system_throws_away_is_no_success(tmp_path: Path) -> None:
+    # A supervisor may start the controller with SIGCHLD ignored; subprocess then reports status 0 for every child.
+    code = f"""
+import anyio, signal, sys
+from pathlib import Path
+from bridge.adapters.base import TaskRequest
+from bridge.adapters.command import CommandHarness
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+class Sink:
+    async def started(self, identity): pass
+    async def event(self, event): pass
+here = Path({str(tmp_path)!r})
+task = TaskRequest(delegation_id="d", objective="o", worktree=here, folder=here / "task", marker=str(here),
+                   command=("/bin/sh", "-c", "sleep 0.3; exit 3"), environment={{"PATH": "/bin:/usr/bin"}})
+outcome = anyio.run(CommandHarness().run, task, Sink())
+print(outcome.failure, outcome.exit_status, outcome.signal)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=True, text=True)
+    assert done.stdout == "exit_unknown None None\n"
+    assert done.stderr == ""

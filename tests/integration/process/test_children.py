@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -190,7 +191,7 @@ async def test_jobs_in_groups_of_their_own_are_ended_with_the_session(start: Sta
 
 async def test_a_daemon_that_left_the_session_is_found_by_its_marker(start: Start, tmp_path: Path) -> None:
     code = f"import os\nif os.fork() == 0:\n os.setsid()\n print(os.getpid(), flush=True)\n {SLEEP}\n"
-    child = await start(*python(code + "import time; time.sleep(0.2)"), marker=Marker("daemon-test"))
+    child = await start(*python(code + "import time; time.sleep(0.2)"), marker=Marker(secrets.token_hex(8)))
     await until(announced(tmp_path / "stdout"))
     daemon = identity_of(int((tmp_path / "stdout").read_text()))
     ended = await child.wait(15, grace_seconds=GRACE_SECONDS)

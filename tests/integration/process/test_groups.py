@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -24,7 +26,8 @@ def children() -> Iterator[list[subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
     yield started
     for process in started:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
@@ -37,6 +40,13 @@ def start(
         stdin=subprocess.DEVNULL,
         env={"PATH": os.environ["PATH"], **(environment or {})},
     )
+    children.append(process)
+    return process
+
+
+def start_python(children: list[subprocess.Popen[bytes]], code: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True)
     children.append(process)
     return process
 
@@ -107,10 +117,11 @@ async def test_group_is_ended_with_its_leader(children: list[subprocess.Popen[by
     assert not is_running(inner)
 
 
-@pytest.mark.parametrize("marker", [None, Marker("orphan-test")])
+@pytest.mark.parametrize("is_marked", [False, True])
 async def test_group_is_ended_after_its_leader_is_gone(
-    children: list[subprocess.Popen[bytes]], tmp_path: Path, marker: Marker | None
+    children: list[subprocess.Popen[bytes]], tmp_path: Path, is_marked: bool
 ) -> None:
+    marker = Marker(secrets.token_hex(8)) if is_marked else None
     process = start(
         children,
         f"trap '' TERM; sleep 20 & echo $! > {tmp_path}/pid; sleep 0.2",
@@ -139,11 +150,10 @@ async def test_a_leaderless_group_without_the_marker_is_left_alone(
     assert inner is not None
     assert await end_group(identity, grace_seconds=GRACE_SECONDS, marker=Marker("somebody-else")) == EndReport()
     assert is_running(inner)
-    os.killpg(process.pid, signal.SIGKILL)
 
 
 async def test_an_unrecorded_child_is_found_and_ended_by_its_marker(children: list[subprocess.Popen[bytes]]) -> None:
-    marker = Marker("unrecorded-test")
+    marker = Marker(secrets.token_hex(8))
     process = start(children, "exec sleep 20", {marker.name: marker.value})
     start(children, "exec sleep 20", {marker.name: marker.value + "-other"})
     identity = identity_of(process.pid)
@@ -155,3 +165,36 @@ async def test_an_unrecorded_child_is_found_and_ended_by_its_marker(children: li
 
 async def test_nothing_to_end_is_an_empty_report() -> None:
     assert await end_marked(Marker("nobody")) == EndReport()
+
+
+async def test_orphans_of_a_killed_controller_are_found_and_ended(
+    children: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    marker = Marker(secrets.token_hex(8))
+    code = f"""
+import anyio
+from pathlib import Path
+from bridge.process.children import spawn
+from bridge.process.identity import Marker
+here = Path({str(tmp_path)!r})
+async def main():
+    child = await spawn(["/bin/sh", "-c", "sleep 20 & echo $! > pid; wait"],
+                        cwd=here, environment={{"PATH": "/bin:/usr/bin"}}, stdout_path=here / "out",
+                        stderr_path=here / "err", marker=Marker({marker.value!r}))
+    (here / "leader").write_text(f"{{child.pid}}\\n")
+    await child.wait()
+anyio.run(main)
+"""
+    controller = start_python(children, code)
+    leader = identity_of(int(until_file(tmp_path / "leader")))
+    inner = identity_of(int(until_file(tmp_path / "pid")))
+    controller.kill()
+    controller.wait()
+    assert leader is not None
+    assert inner is not None
+    assert is_running(leader)
+    assert set(await find_by_environment(marker.name, marker.value)) == {leader, inner}
+    report = await end_group(leader, grace_seconds=GRACE_SECONDS, marker=marker)
+    assert set(report.found) == {leader, inner}
+    assert report.survivors == ()
+    assert not is_running(inner)

@@ -1,0 +1,69 @@
+"""``bridge status``: have conversation and files come apart?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bridge.cli.command import command
+from bridge.cli.context import Cli
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bridge.control.divergence import SessionDivergence
+
+
+@command(exits={1: "With --check: a session is not aligned with the files."})
+def status(
+    cli: Cli,
+    session: Annotated[
+        str | None,
+        typer.Argument(help="Session, as id, tail, label or @. Default: every open session of this checkout."),
+    ] = None,
+    *,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 unless all of them are aligned.")] = False,
+    agent: Annotated[
+        bool, typer.Option("--agent", help="What an agent would be told about one session; by default @.")
+    ] = False,
+) -> int:
+    """Compare the files with the last entry of each session
+
+    aligned: the files are as they were. diverged: they are not; for one session it is said in what, by path.
+    unknown: it cannot be told, with the reason. With --json: an object for one session, else an array.
+    """
+    from bridge.cli.divergenceview import detailed
+    from bridge.cli.standing import open_existing, open_if_there, standpoint_of
+    from bridge.control.comparing import require_checkout, status_here, status_of
+    from bridge.workspaces.wording import agent_text
+
+    if session is None and not agent:
+        require_checkout(cli.directory)
+        with open_if_there(cli) as controller:
+            sessions = () if controller is None else status_here(controller, cli.directory).sessions
+        cli.output.emit([found.to_json() for found in sessions], _listed(sessions) or None)
+        if not sessions:
+            cli.output.status("no open session is about this checkout; start one: bridge session new")
+        is_aligned = all(found.report.is_aligned for found in sessions)
+    else:
+        with open_existing(cli) as controller:
+            found = status_of(controller, standpoint_of(cli), session)
+        told = agent_text(found.report) if agent else ""
+        value = {**found.to_json(), "agent_text": told} if agent else found.to_json()
+        cli.output.emit(value, (told or None) if agent else detailed(found))
+        is_aligned = found.report.is_aligned
+    return 1 if check and not is_aligned else 0
+
+
+def _listed(sessions: Sequence[SessionDivergence]) -> str:
+    from bridge.cli.rendering import one_line, table
+    from bridge.foundation.ids import short_session
+    from bridge.workspaces.wording import one_line as divergence_line
+
+    rows = []
+    for found in sessions:
+        reference = short_session(found.session.id)
+        line = divergence_line(found.report, reference=reference)
+        rows.append([reference, str(found.report.divergence), one_line(found.session.label or "-"), line])
+    return table(rows)

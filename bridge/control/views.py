@@ -1,0 +1,177 @@
+"""What every door shows of sessions and entries: objects with the published field names.
+
+An entry of a version that this Bridge does not read is shown, marked as unreadable, with its stored text and
+without a ``payload``: nobody can take for meaning what has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from bridge.conversations.models import Entry, Node, Session, stamp_to_json
+from bridge.foundation.errors import BridgeError, NotCanonical
+from bridge.semantics.errors import UnsupportedSemanticVersion
+from bridge.semantics.interpretation import interpret, require_readable
+from bridge.semantics.kinds import CURRENT_VERSION
+from bridge.semantics.stamps import RepositoryState, UnknownReason
+
+#: Longest one-line summary of an entry, in characters.
+MAX_SUMMARY_CHARACTERS: Final = 300
+#: Payload fields that say in words what an entry is about, the first present one wins.
+TEXT_FIELDS: Final = (
+    "text",
+    "summary",
+    "message",
+    "objective",
+    "title",
+    "reason",
+    "status",
+    "model",
+    "effort",
+    "path",
+    "harness",
+    "name",
+    "raw_type",
+    "turn_id",
+    "approval_id",
+    "delegation_id",
+)
+#: Fields of a tool's input that say what the call is about.
+_INPUT_FIELDS: Final = ("command", "cmd", "path", "file_path", "pattern", "query", "url")
+
+
+def session_view(session: Session) -> dict[str, Any]:
+    """Return a session as an object; ``entries`` leaves the synthetic root out."""
+    return {
+        "id": session.id,
+        "session_id": session.id,
+        "kind": session.kind,
+        "workspace_id": session.workspace_id,
+        "agent_id": session.agent_id,
+        "harness": session.harness,
+        "label": session.label,
+        "status": session.status,
+        "parent_session_id": session.parent_session_id,
+        "parent_relation": session.parent_relation,
+        "created_at": session.created_at,
+        "updated_at": session.updated_at,
+        "active_entry_id": session.active_entry_id,
+        "entries": session.next_sequence - 1,
+    }
+
+
+def entry_view(entry: Entry, *, labels: Sequence[str] = ()) -> dict[str, Any]:
+    """Return an entry as an object, with ``readable``; an unreadable one says why under ``unreadable``."""
+    problem = unreadable(entry)
+    if problem is None:
+        return {**entry.to_json(), "labels": list(labels), "readable": True, "unreadable": None}
+    return {
+        "id": entry.id,
+        "session_id": entry.session_id,
+        "parent_entry_id": entry.parent_entry_id,
+        "sequence": entry.sequence,
+        "semantic_schema_version": entry.semantic_schema_version,
+        "kind": entry.kind,
+        "payload": None,
+        "payload_text": entry.payload_text,
+        "context_visibility": entry.context_visibility,
+        "stamp": stamp_to_json(entry.stamp),
+        "external_id": entry.external_id,
+        "external_source": entry.external_source,
+        "created_at": entry.created_at,
+        "payload_hash": entry.payload_hash,
+        "entry_hash": entry.entry_hash,
+        "labels": list(labels),
+        "readable": False,
+        "unreadable": problem.to_json()["error"],
+    }
+
+
+def node_view(node: Node, *, labels: Sequence[str], active: bool, is_head: bool, children: int) -> dict[str, Any]:
+    """Return the place of an entry in its session's tree."""
+    return {
+        "id": node.id,
+        "session_id": node.session_id,
+        "parent_entry_id": node.parent_entry_id,
+        "sequence": node.sequence,
+        "semantic_schema_version": node.semantic_schema_version,
+        "kind": node.kind,
+        "context_visibility": node.context_visibility,
+        "created_at": node.created_at,
+        "labels": list(labels),
+        "active": active,
+        "is_head": is_head,
+        "children": children,
+    }
+
+
+def stamp_view(entry: Entry, state: RepositoryState | UnknownReason | None) -> dict[str, Any]:
+    """Return an entry's stamp by value: the state's own fields beside its digest, or why it is unknown.
+
+    Parameters
+    ----------
+    state
+        The stored state, why it cannot be used, or None if the stamp names none.
+    """
+    shown = stamp_to_json(entry.stamp)
+    if isinstance(state, RepositoryState):
+        return {**shown, **state.to_json()}
+    if state is not None:
+        shown["unknown"] = str(state)
+    return shown
+
+
+def unreadable(entry: Entry) -> BridgeError | None:
+    """Return why an entry cannot be given a meaning here: its version, or damage; None if it can."""
+    try:
+        require_readable(entry.semantic_schema_version, entry_id=entry.id)
+        _ = entry.payload
+    except (UnsupportedSemanticVersion, NotCanonical) as error:
+        return error
+    return None
+
+
+def summary_of(entry: Entry) -> str:
+    """Return what an entry says, on one line of at most :data:`MAX_SUMMARY_CHARACTERS`; empty if it says nothing.
+
+    An unreadable entry has none. The text is as recorded: whoever shows it on a terminal escapes it.
+    """
+    problem = unreadable(entry)
+    if problem is not None:
+        return ""
+    payload = entry.payload
+    if entry.semantic_schema_version != CURRENT_VERSION:
+        payload = interpret(entry.semantic_schema_version, entry.kind, entry.payload_text, entry_id=entry.id).payload
+    if not isinstance(payload, dict):
+        return ""
+    return _one_line(_words(entry.kind, payload))
+
+
+def _words(kind: str, payload: dict[str, Any]) -> str:
+    if kind.startswith("tool."):
+        return " ".join(filter(None, (_text(payload, "name"), _about(payload), _text(payload, "status"))))
+    if kind == "worker.result":
+        return f"{_text(payload, 'status')}: {_text(payload, 'summary')}"
+    for name in TEXT_FIELDS:
+        found = _text(payload, name)
+        if found:
+            return found
+    return ""
+
+
+def _about(payload: dict[str, Any]) -> str:
+    told = payload.get("input")
+    if not isinstance(told, dict):
+        return ""
+    return next((found for found in (_text(told, name) for name in _INPUT_FIELDS) if found), "")
+
+
+def _text(payload: dict[str, Any], name: str) -> str:
+    value = payload.get(name)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text[: 4 * MAX_SUMMARY_CHARACTERS].split())
+    return line if len(line) <= MAX_SUMMARY_CHARACTERS else line[: MAX_SUMMARY_CHARACTERS - 1] + "…"
