@@ -60,6 +60,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("context", "Print the context that a session's active path restores", "context:context"),
     CommandSpec("status", "Compare the files with the last entry of each session", "status:status"),
     CommandSpec("diff", "Show which paths differ between an entry's stamp and now", "diff:diff"),
+    CommandSpec("export", "Write a session as a portable file", "export:export"),
     CommandSpec("recall", "Find again what was said in a session", "recall:recall"),
     CommandSpec("verify", "Recompute the hashes of entries, audit chains and states", "verify:verify"),
     CommandSpec("root", "Print the hash that fixes a whole session", "verify:root"),
