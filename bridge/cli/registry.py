@@ -47,6 +47,11 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             CommandSpec("new", "Start a session", "session:new"),
             CommandSpec("list", "List the sessions of this workspace", "session:list_"),
             CommandSpec("show", "Show a session with its workspace, labels and cursors", "session:show"),
+            CommandSpec(
+                "lineage",
+                "Draw the sessions that a session descends from, and those that descend from it",
+                "lineage:lineage",
+            ),
         ),
     ),
     CommandSpec("append", "Append an entry to a session", "append:append"),
