@@ -92,6 +92,7 @@ class DelegationRefused(BridgeError):
     code = "delegation_refused"
     exit_status = 94
     summary = "Policy rejected a delegation; the reason is in its decision."
+    no_hint_reason = "The decision's explanation says what to change."
 
 
 class TaskNotFound(BridgeError):
@@ -127,6 +128,7 @@ class TaskAlreadyEnded(BridgeError):
     code = "task_already_ended"
     exit_status = 98
     summary = "The task has ended; there is nothing to cancel."
+    default_hint = "See how it ended: bridge task show TASK"
 
 
 class NothingToAdopt(BridgeError):
@@ -135,6 +137,7 @@ class NothingToAdopt(BridgeError):
     code = "nothing_to_adopt"
     exit_status = 99
     summary = "The task changed nothing, or its commits were adopted or discarded already."
+    default_hint = "See what became of it: bridge task show TASK"
 
 
 class AdoptionRefused(BridgeError):
@@ -170,12 +173,31 @@ class DuplicateTask(BridgeError):
     code = "task_already_recorded"
     exit_status = 103
     summary = "A delegation's result is recorded already; a result is recorded once."
+    default_hint = "Read it: bridge task show TASK"
 
 
 class KindWithoutText(BridgeError):
     """Raised when plain text is offered for a kind of entry that has no field for it."""
 
     code = "kind_without_text"
-    exit_status = 109
+    exit_status = 104
     summary = "Plain text was given for a kind of entry that no single text makes up; nothing was written."
     default_hint = "Give the payload as JSON: --payload FILE, or --payload - for standard input."
+
+
+class PlanUnreadable(BridgeError):
+    """Raised when a plan file cannot be read as text."""
+
+    code = "plan_unreadable"
+    exit_status = 105
+    summary = "A plan file is missing, unreadable or not UTF-8; nothing was started."
+    default_hint = "Name an existing TOML file: bridge run PLAN.toml"
+
+
+class RunStopped(BridgeError):
+    """Raised when a signal ended the run of a plan before all of it was done."""
+
+    code = "run_stopped"
+    exit_status = 106
+    summary = "SIGTERM ended the run of a plan; its workers were ended and their results recorded."
+    default_hint = "See what was done: bridge task list"

@@ -22,6 +22,7 @@ from bridge.control.planfile import Plan
 from bridge.control.progress import Progress, ProgressSink, ignore_progress
 from bridge.control.recording import RecordingTransaction
 from bridge.control.requesting import Approved, DirtyMode, Orchestration, ask, policy_facts, policy_request
+from bridge.control.taskgroups import sole_error_group
 from bridge.conversations.models import EntryDraft
 from bridge.workspaces.models import Workspace
 from bridge.workspaces.store import save_state
@@ -174,7 +175,7 @@ async def run_plan(
     reporter.tell("plan_started", None, run.status, f"{len(delegations)} workers", session_id=run.session_id)
     board = _Board(queue=list(delegations), requests=_policy_requests(orchestration, delegations))
     try:
-        async with anyio.create_task_group() as group:
+        async with sole_error_group() as group:
             await _schedule(orchestration, board, group, reporter)
     finally:
         with anyio.CancelScope(shield=True):
@@ -261,6 +262,7 @@ def _record(orchestration: Orchestration, plan: PlanRequest) -> tuple[PlanRun, t
                 id=f"d{secrets.token_hex(6)}",
                 plan_id=run.id,
                 name=request.name,
+                position=position,
                 parent_session_id=orchestration.session_id,
                 status=DelegationStatus.QUEUED,
                 request=request,
@@ -268,7 +270,7 @@ def _record(orchestration: Orchestration, plan: PlanRequest) -> tuple[PlanRun, t
                 created_at=moment,
                 updated_at=moment,
             )
-            for request in plan.requests
+            for position, request in enumerate(plan.requests)
         )
         for delegation in delegations:
             rows.add_delegation(connection, delegation)

@@ -10,6 +10,7 @@ from bridge.control import store as rows
 from bridge.control.controller import Controller
 from bridge.control.delegation import Attempt, Delegation
 from bridge.control.errors import TaskAlreadyEnded, TaskAmbiguous, TaskNotFound
+from bridge.control.standpoint import Standpoint, find_session
 from bridge.control.working import attempt_folder
 from bridge.conversations.paths import active_path
 from bridge.conversations.store import get_entry
@@ -69,6 +70,12 @@ def find_task(connection: Connection, reference: str) -> Delegation:
     if exact or named:
         return (exact or named)[0]
     return _only(reference, candidates if len(reference) >= MIN_PREFIX_CHARACTERS else [])
+
+
+def session_of(controller: Controller, standpoint: Standpoint, reference: str) -> str:
+    """Return the full id of a session. Raises as ``standpoint.find_session``."""
+    with controller.store.read() as connection:
+        return find_session(connection, standpoint, reference)
 
 
 def list_tasks(

@@ -47,6 +47,7 @@ class HeadMoved(BridgeError):
     code = "head_moved"
     exit_status = 50
     summary = "The conversation's head is not the one that the caller expected; nothing was written."
+    default_hint = "Look where it is with bridge log, then repeat with --expect-head and that entry."
 
 
 class EntryShared(BridgeError):
@@ -64,6 +65,7 @@ class NothingBefore(BridgeError):
     code = "nothing_before"
     exit_status = 52
     summary = "The head is at the beginning of the session already."
+    default_hint = "The next message starts over from the beginning; or go elsewhere: bridge goto SESSION ENTRY"
 
 
 class CursorNotFound(BridgeError):
@@ -72,6 +74,7 @@ class CursorNotFound(BridgeError):
     code = "cursor_not_found"
     exit_status = 53
     summary = "A writer names a branch cursor that is not open in the session."
+    default_hint = "Append without a cursor to go on from the head, or name the parent."
 
 
 class CursorExists(BridgeError):
@@ -80,6 +83,7 @@ class CursorExists(BridgeError):
     code = "cursor_exists"
     exit_status = 54
     summary = "A branch cursor of that owner is open in the session already."
+    default_hint = "Close the open one first, or use another owner."
 
 
 class ExternalIdConflict(BridgeError):
@@ -88,6 +92,7 @@ class ExternalIdConflict(BridgeError):
     code = "external_id_conflict"
     exit_status = 55
     summary = "An external id is recorded already, with other content; the first one stays as it is."
+    default_hint = "Look at the one that is there: bridge show ENTRY"
 
 
 class InvalidLabel(BridgeError):
@@ -123,6 +128,7 @@ class SessionExists(BridgeError):
     code = "session_exists"
     exit_status = 59
     summary = "A session with that id exists already, or no free id was found for a new one."
+    default_hint = "Choose another id, or let Bridge choose one."
 
 
 class InvalidSession(BridgeError):
@@ -131,3 +137,4 @@ class InvalidSession(BridgeError):
     code = "invalid_session"
     exit_status = 60
     summary = "A session cannot be made or changed as asked (unknown kind, relation without parent, overlong label)."
+    default_hint = "Mend what the message names and try again."

@@ -139,7 +139,9 @@ def list_sessions(
 
 def sessions_by_tail(connection: Connection, tail: str, limit: int) -> list[str]:
     """Return the ids that are ``tail`` or end with a hyphen and ``tail``, newest first."""
-    query = select(_S.id).where(or_(_S.id == tail, _S.id.endswith("-" + tail, autoescape=True)))
+    # Not LIKE: SQLite's ignores case.
+    end = func.substr(_S.id, func.length(_S.id) - len(tail))
+    query = select(_S.id).where(or_(_S.id == tail, end == "-" + tail))
     return list(connection.execute(query.order_by(_S.created_at.desc()).limit(limit)).scalars())
 
 

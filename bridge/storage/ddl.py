@@ -9,45 +9,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-#: Immutable tables and, for the INSERT guard, when a new row meets an existing one.
-IMMUTABLE_KEYS: dict[str, tuple[str, ...]] = {
+#: Immutable tables and, for the INSERT guard, when a new row meets an existing one. An entry's id needs no look of
+#: its own: a check derives it from the sequence. An event's key needs none: the guard against gaps refuses it.
+IMMUTABLE_TABLES: dict[str, str | None] = {
     "session_entries": (
-        "SELECT 1 FROM session_entries WHERE session_id = NEW.session_id AND id = NEW.id",
-        "SELECT 1 FROM session_entries WHERE session_id = NEW.session_id AND sequence = NEW.sequence",
-        (
-            "SELECT 1 FROM session_entries WHERE NEW.external_id IS NOT NULL AND session_id = NEW.session_id"
-            " AND external_source = NEW.external_source AND external_id = NEW.external_id"
-        ),
+        "EXISTS (SELECT 1 FROM session_entries WHERE session_id = NEW.session_id AND sequence = NEW.sequence)"
+        " OR (NEW.external_id IS NOT NULL AND EXISTS (SELECT 1 FROM session_entries"
+        " WHERE session_id = NEW.session_id AND external_source = NEW.external_source"
+        " AND external_id = NEW.external_id))"
     ),
-    "audit_events": ("SELECT 1 FROM audit_events WHERE chain_id = NEW.chain_id AND ordinal = NEW.ordinal",),
-    "repository_states": ("SELECT 1 FROM repository_states WHERE state_digest = NEW.state_digest",),
-    "manifests": ("SELECT 1 FROM manifests WHERE dirty_hash = NEW.dirty_hash",),
-    "manifest_pages": ("SELECT 1 FROM manifest_pages WHERE page_digest = NEW.page_digest",),
+    "audit_events": None,
+    "repository_states": "EXISTS (SELECT 1 FROM repository_states WHERE state_digest = NEW.state_digest)",
+    "manifests": "EXISTS (SELECT 1 FROM manifests WHERE dirty_hash = NEW.dirty_hash)",
+    "manifest_pages": "EXISTS (SELECT 1 FROM manifest_pages WHERE page_digest = NEW.page_digest)",
 }
 
 
 def trigger_statements(table: str | None = None) -> Iterator[str]:
     """Yield the CREATE TRIGGER statements for SQLite, of all tables or of one."""
-    for name, conflicts in IMMUTABLE_KEYS.items():
+    for name, conflict in IMMUTABLE_TABLES.items():
         if table in (None, name):
-            yield from _immutable(name, conflicts)
+            yield from _immutable(name, conflict)
     if table in (None, "session_entries"):
         yield _parent_guard()
     if table in (None, "audit_events"):
         yield _chain_guard()
 
 
-def _immutable(table: str, conflicts: tuple[str, ...]) -> Iterator[str]:
+def _immutable(table: str, conflict: str | None) -> Iterator[str]:
     for action in ("UPDATE", "DELETE"):
         yield (
             f"CREATE TRIGGER {table}_no_{action.lower()} BEFORE {action} ON {table} "
             f"BEGIN SELECT RAISE(ABORT, '{table} are immutable'); END"
         )
-    occupied = " OR ".join(f"EXISTS ({query})" for query in conflicts)
-    yield (
-        f"CREATE TRIGGER {table}_no_overwrite BEFORE INSERT ON {table} WHEN {occupied} "
-        f"BEGIN SELECT RAISE(ABORT, '{table} are immutable: the key exists'); END"
-    )
+    if conflict is not None:
+        yield (
+            f"CREATE TRIGGER {table}_no_overwrite BEFORE INSERT ON {table} WHEN {conflict} "
+            f"BEGIN SELECT RAISE(ABORT, '{table} are immutable: the key exists'); END"
+        )
 
 
 def _parent_guard() -> str:

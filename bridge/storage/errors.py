@@ -47,6 +47,7 @@ class StoreClosed(BridgeError):
     code = "store_closed"
     exit_status = 20
     summary = "The store was closed while or before it was asked for something; nothing was written."
+    no_hint_reason = "Only a program that uses a store after closing it sees this; nothing a person did."
 
 
 class RowRefused(BridgeError):
@@ -55,3 +56,4 @@ class RowRefused(BridgeError):
     code = "row_refused"
     exit_status = 21
     summary = "A constraint of the database refused a row (immutable, duplicate, dangling); nothing was written."
+    default_hint = "This points to a fault in Bridge or to a damaged store: bridge doctor"

@@ -12,7 +12,7 @@ from .conftest import RunPlan, toml_worker  # type: ignore[import-not-found]
 def test_smoke(run: RunPlan, controller: Any, repository: Any) -> None:
     text = toml_worker(
         "one",
-        "pathlib.Path('new.txt').write_text('hello')\nhand_in(summary='wrote', files_changed=['new.txt'], data={'n': 1.50})",
+        "pathlib.Path('new.txt').write_text('hello')\nhand_in(summary='wrote', files_changed=['new.txt'])",
     )
     text += toml_worker(
         "two",

@@ -59,8 +59,15 @@ def test_no_code_and_no_exit_status_is_used_twice() -> None:
         assert [value for value, times in counted.items() if times > 1] == []
 
 
+#: What every command line tool has: a usage error, and the end by Ctrl-C (128 + SIGINT).
+CONVENTIONAL = {"usage": 2, "interrupted": 130}
+
+
 def test_every_exit_status_lies_in_the_range_of_its_package() -> None:
     for cls in all_error_classes():
+        if cls.code in CONVENTIONAL:
+            assert cls.exit_status == CONVENTIONAL[cls.code]
+            continue
         assert FIRST_EXIT_STATUS <= cls.exit_status <= LAST_EXIT_STATUS
         assert cls.exit_status in RANGES.get(cls.__module__.split(".")[1], OTHERS), cls
 
