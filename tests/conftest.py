@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["tests.databases"]
+
 # No example is too slow: a busy machine must not fail a test.
 settings.register_profile("bridge", deadline=None)
 settings.load_profile("bridge")

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.engine import URL
 
-from bridge.storage.ddl import trigger_statements
-from bridge.storage.engine import create_file, parse_url, reader_engine, sqlite_path, writer_engine
-from bridge.storage.errors import DatabaseBusy, DatabaseMissing, StoreClosed
-from bridge.storage.schema_version import SCHEMA_VERSION, look, require_supported
-from bridge.storage.tables import metadata, schema_version
-from bridge.storage.tables.recall import derived_statements
+from bridge.storage.backend import Backend, Follower, backend_for
+from bridge.storage.errors import DatabaseMissing, StoreClosed
+from bridge.storage.schema_version import require_supported
 from bridge.storage.transaction import Transaction, typed_error
 from bridge.storage.writer import Writer
 
 #: How long a write waits for another process's write, unless the store is opened with another limit.
 BUSY_TIMEOUT_SECONDS = 15.0
-#: Pause between tries of what SQLite does not wait for by itself (switching a new file to WAL).
-_RETRY_SECONDS = 0.02
 
 T = TypeVar("T")
 
@@ -36,7 +29,7 @@ _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
 class Store:
-    """One database file, shared with any number of other processes.
+    """One database, shared with any number of other processes.
 
     Reads have connections of their own and are never held up by the writer. Writes are functions that run on
     the writer thread inside a transaction; their futures resolve once the transaction is durable.
@@ -44,14 +37,16 @@ class Store:
     a fork amid a snapshot or a write: then the child's is closed.
     """
 
-    def __init__(self, url: URL, *, busy_timeout_seconds: float) -> None:
-        self._url = url
+    def __init__(self, backend: Backend, *, busy_timeout_seconds: float) -> None:
+        self._backend = backend
         self._busy_timeout_seconds = busy_timeout_seconds
         self._is_closed = False
         # Guards the count of open snapshots, and keeps new ones from opening while the process forks.
         self._gate = threading.Lock()
         self._open_reads = 0
         self._is_clean_fork = True
+        self._followers: weakref.WeakSet[Follower] = weakref.WeakSet()
+        self._follower: Follower | None = None
         self._connect()
         _stores.add(self)
 
@@ -62,7 +57,8 @@ class Store:
         Parameters
         ----------
         url
-            SQLAlchemy URL, ``sqlite:////full/path/bridge.db``.
+            SQLAlchemy URL, ``sqlite:////full/path/bridge.db`` or ``postgresql+psycopg://user@host/database``. A
+            PostgreSQL database must exist; the store's tables are made in the first schema of its search path.
         create
             Whether a missing store is made. A store that exists is never altered by opening it.
         busy_timeout_seconds
@@ -75,24 +71,28 @@ class Store:
         DatabaseMissing
             If there is none and ``create`` is false.
         DatabaseFailed
-            If the file cannot be read, or is not a database.
+            If the file cannot be read, or is not a database; if the server cannot be reached.
         InvalidConfiguration
             If the URL cannot be used.
         """
-        parsed = parse_url(url)
-        path = sqlite_path(parsed)
-        found = look(path, timeout_seconds=busy_timeout_seconds)
+        backend = backend_for(url)
+        found = backend.look(timeout_seconds=busy_timeout_seconds)
         if not found.is_empty:
             require_supported(found)
         elif not create:
-            raise DatabaseMissing(f"There is no store at {path}.")
-        else:
-            _create(parsed, busy_timeout_seconds)
-        return cls(parsed, busy_timeout_seconds=busy_timeout_seconds)
+            raise DatabaseMissing(f"There is no store at {backend.place}.")
+        elif not backend.create(timeout_seconds=busy_timeout_seconds):
+            require_supported(backend.look(timeout_seconds=busy_timeout_seconds))
+        return cls(backend, busy_timeout_seconds=busy_timeout_seconds)
 
     @property
     def url(self) -> URL:
-        return self._url
+        return self._backend.url
+
+    @property
+    def database(self) -> str:
+        """The kind of database: ``sqlite`` or ``postgresql``."""
+        return self._backend.url.get_backend_name()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -151,12 +151,47 @@ class Store:
         """
         return self._writer.run(fn)
 
+    def follow(self) -> Follower:
+        """Begin to watch for what anyone commits to the store, this process included; close it when done.
+
+        A fork of this process closes it too; waiting then raises StoreClosed.
+
+        Raises
+        ------
+        StoreClosed
+            If the store was closed.
+        """
+        with self._gate:
+            if self._is_closed:
+                raise StoreClosed("The store was closed.")
+            follower = self._backend.follow()
+            self._followers.add(follower)
+            return follower
+
+    def wait_for_change(self, timeout_seconds: float) -> bool:
+        """Wait for a commit of anyone; return whether there was one since the last call.
+
+        The first call sees only what is committed while it waits. It has one memory for the whole store: who shares
+        a store with other followers, or must miss nothing between a read and the wait, uses :meth:`follow`.
+        """
+        if self._follower is None:
+            self._follower = self.follow()
+        try:
+            return self._follower.wait(timeout_seconds)
+        except StoreClosed:
+            if self._is_closed:
+                raise
+            # This process forked meanwhile, which closes every connection. What happened since is not known.
+            self._follower = None
+            return True
+
     def close(self) -> None:
         """Finish the writes that wait, then close all connections. Safe to call twice."""
         self._is_closed = True
         self._writer.close()
         self._writer_engine.dispose()
         self._reader.dispose()
+        self._close_followers()
 
     def __enter__(self) -> Self:
         return self
@@ -166,17 +201,30 @@ class Store:
     ) -> None:
         self.close()
 
+    def _close_followers(self) -> None:
+        for follower in list(self._followers):
+            follower.close()
+        self._followers.clear()
+
     def _connect(self) -> None:
         timeout = self._busy_timeout_seconds
-        self._reader = reader_engine(self._url, busy_timeout_seconds=timeout)
-        self._writer_engine = writer_engine(self._url, busy_timeout_seconds=timeout)
-        self._writer = Writer(self._writer_engine, busy_timeout_seconds=timeout)
+        self._reader = self._backend.reader_engine(busy_timeout_seconds=timeout)
+        self._writer_engine = self._backend.writer_engine(busy_timeout_seconds=timeout)
+        self._writer = self._make_writer()
+
+    def _make_writer(self) -> Writer:
+        return Writer(
+            self._writer_engine,
+            busy_timeout_seconds=self._busy_timeout_seconds,
+            max_batch_jobs=self._backend.max_batch_jobs,
+        )
 
     def _before_fork(self) -> None:
         self._is_clean_fork = self._writer.pause()
         self._gate.acquire()
         self._is_clean_fork = self._is_clean_fork and self._open_reads == 0
         self._reader.dispose()
+        self._close_followers()
 
     def _after_fork_in_parent(self) -> None:
         self._gate.release()
@@ -192,7 +240,7 @@ class Store:
         else:
             self._is_closed = True
         if self._is_closed:
-            self._writer = Writer(self._writer_engine, busy_timeout_seconds=self._busy_timeout_seconds)
+            self._writer = self._make_writer()
             self._writer.close()
 
 
@@ -223,47 +271,3 @@ def _after_fork_in_child() -> None:
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
-
-def _create(url: URL, busy_timeout_seconds: float) -> None:
-    """Make the tables in an empty file, unless another process was quicker; all of it in one transaction."""
-    path = sqlite_path(url)
-    try:
-        create_file(path)
-        _switch_to_wal(str(path), busy_timeout_seconds)
-        engine = writer_engine(url, busy_timeout_seconds=busy_timeout_seconds)
-        try:
-            with engine.begin() as connection:
-                if connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
-                    raced = True
-                else:
-                    raced = False
-                    metadata.create_all(connection, checkfirst=False)
-                    for statement in (*derived_statements(), *trigger_statements()):
-                        connection.exec_driver_sql(statement)
-                    connection.execute(schema_version.insert().values(version_num=str(SCHEMA_VERSION)))
-        finally:
-            engine.dispose()
-    except Exception as error:
-        told = typed_error(error)
-        if told is error:
-            raise
-        raise told from error
-    if raced:
-        require_supported(look(path, timeout_seconds=busy_timeout_seconds))
-
-
-def _switch_to_wal(path: str, busy_timeout_seconds: float) -> None:
-    # The mode is kept in the file. SQLite does not wait while several processes switch a new file at once.
-    deadline = time.monotonic() + busy_timeout_seconds
-    with closing(sqlite3.connect(path, timeout=busy_timeout_seconds, isolation_level=None)) as connection:
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode=WAL")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                    raise
-                if time.monotonic() > deadline:
-                    raise DatabaseBusy("Another process holds the new store. Nothing was written.") from error
-                time.sleep(_RETRY_SECONDS)
-            else:
-                return

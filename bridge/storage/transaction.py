@@ -6,7 +6,7 @@ import sqlite3
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult, Executable
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from bridge.foundation.errors import BridgeError
@@ -14,12 +14,21 @@ from bridge.storage.errors import DatabaseBusy, DatabaseFailed, RowRefused
 from bridge.storage.prepared import Cursor, Prepared, driver_of
 
 #: Packages take the connection's type from here: above this layer only the ``store`` modules know SQLAlchemy.
-__all__ = ["Connection", "Transaction", "typed_error"]
+__all__ = ["Connection", "Transaction", "is_repeatable", "typed_error"]
 
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _REFUSED = sqlite3.SQLITE_CONSTRAINT
 #: Extended SQLite result codes keep the primary code in their low byte.
 _PRIMARY = 0xFF
+
+# SQLSTATE codes of PostgreSQL.
+#: Serialization failure, deadlock.
+_COLLIDED = frozenset({"40001", "40P01"})
+#: Lock not available in time, statement cancelled, too many connections.
+_WAITED = frozenset({"55P03", "57014", "53300"})
+#: Data exception, integrity constraint violation (the triggers' own code as well).
+_REFUSED_CLASSES = frozenset({"22", "23"})
+_NO_PRIVILEGE = "42501"
 
 
 class Transaction:
@@ -49,27 +58,67 @@ class Transaction:
         return self.connection.execute(statement, parameters)
 
 
-def typed_error(error: BaseException) -> BaseException:
-    """Return what a caller is told: database errors by name, everything else as it is."""
+def typed_error(error: BaseException, *, outcome: str = "Nothing was written.") -> BaseException:
+    """Return what a caller is told: database errors by name, everything else as it is.
+
+    Parameters
+    ----------
+    outcome
+        What became of the work, for the message.
+    """
     if isinstance(error, BridgeError):
         return error
     if isinstance(error, PoolTimeout):
         return DatabaseBusy("All reading connections of this process are in use.")
     original = error.orig if isinstance(error, DBAPIError) else error
-    if isinstance(error, IntegrityError) or isinstance(original, sqlite3.IntegrityError):
-        return RowRefused(
-            f"The database refused a row: {original}. Nothing was written.", details={"reason": str(original)}
-        )
     if isinstance(original, sqlite3.Error):
-        code = getattr(original, "sqlite_errorcode", 0) & _PRIMARY
-        if code in _BUSY:
-            return DatabaseBusy("The store is locked by another process. Nothing was written.")
-        if code == _REFUSED:
-            return RowRefused(f"The database refused a row: {original}. Nothing was written.")
-        return DatabaseFailed(
-            f"The database failed: {original}. Nothing was written.",
-            details={"reason": str(original), "result": getattr(original, "sqlite_errorname", None)},
-        )
-    if isinstance(error, DBAPIError):
-        return DatabaseFailed(f"The database failed: {original}. Nothing was written.")
+        return _of_sqlite(original, outcome)
+    if isinstance(error, DBAPIError) or _is_from_psycopg(original):
+        return _of_postgresql(original, outcome)
     return error
+
+
+def is_repeatable(error: BaseException) -> bool:
+    """Return whether a transaction failed for no fault of its own, so that the same again may succeed at once."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    return getattr(original, "sqlstate", None) in _COLLIDED
+
+
+def _of_sqlite(error: sqlite3.Error, outcome: str) -> BridgeError:
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+    if code in _BUSY:
+        return DatabaseBusy(f"The store is locked by another process. {outcome}")
+    if code == _REFUSED or isinstance(error, sqlite3.IntegrityError):
+        return _refused(error, outcome)
+    return DatabaseFailed(
+        f"The database failed: {error}. {outcome}",
+        details={"reason": str(error), "result": getattr(error, "sqlite_errorname", None)},
+    )
+
+
+def _is_from_psycopg(error: BaseException | None) -> bool:
+    # By name: psycopg is not imported, and need not be installed, where the store is a file.
+    return any(kind.__module__.partition(".")[0] == "psycopg" for kind in type(error).__mro__)
+
+
+def _of_postgresql(error: BaseException | None, outcome: str) -> BridgeError:
+    state = getattr(error, "sqlstate", None)
+    if state in _COLLIDED:
+        return DatabaseBusy(f"Another process's write collided with this one. {outcome}", details={"result": state})
+    if state in _WAITED:
+        return DatabaseBusy(f"The store is locked by another process. {outcome}", details={"result": state})
+    refused = state is not None and (state[:2] in _REFUSED_CLASSES or state == _NO_PRIVILEGE)
+    # What the driver refuses to send (a NUL in a text) has no state.
+    if refused or any(kind.__name__ == "DataError" for kind in type(error).__mro__):
+        return _refused(error, outcome)
+    return DatabaseFailed(
+        f"The database failed: {_first_line(error)}. {outcome}", details={"reason": str(error), "result": state}
+    )
+
+
+def _refused(error: BaseException | None, outcome: str) -> RowRefused:
+    return RowRefused(f"The database refused a row: {_first_line(error)}. {outcome}", details={"reason": str(error)})
+
+
+def _first_line(error: BaseException | None) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".")

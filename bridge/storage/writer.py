@@ -18,8 +18,6 @@ from bridge.storage.transaction import Transaction, typed_error
 
 #: Jobs that may wait for the writer; a further caller waits for room (back-pressure).
 MAX_QUEUED_JOBS = 4096
-#: Jobs that share one transaction and its fsync.
-MAX_BATCH_JOBS = 256
 
 T = TypeVar("T")
 
@@ -46,12 +44,22 @@ class Writer:
         Engine whose transactions begin with the write lock.
     busy_timeout_seconds
         How long a caller waits for room in the queue.
+    max_batch_jobs
+        Jobs that share one transaction and its fsync.
     max_queued_jobs
         Jobs that may wait at the same time.
     """
 
-    def __init__(self, engine: Engine, *, busy_timeout_seconds: float, max_queued_jobs: int = MAX_QUEUED_JOBS) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        busy_timeout_seconds: float,
+        max_batch_jobs: int,
+        max_queued_jobs: int = MAX_QUEUED_JOBS,
+    ) -> None:
         self._engine = engine
+        self._max_batch_jobs = max_batch_jobs
         self._busy_timeout_seconds = busy_timeout_seconds
         self._max_queued_jobs = max_queued_jobs
         self._jobs: deque[Job[Any]] = deque()
@@ -171,7 +179,7 @@ class Writer:
                 self._is_idle = True
                 self._arrived.wait()
             self._is_idle = False
-            batch = [self._jobs.popleft() for _ in range(min(len(self._jobs), MAX_BATCH_JOBS))]
+            batch = [self._jobs.popleft() for _ in range(min(len(self._jobs), self._max_batch_jobs))]
             if self._waiting_for_room:
                 self._room.notify(len(batch))
             return batch

@@ -1,0 +1,81 @@
+"""What :mod:`bridge.storage.ddl` says for SQLite, in PL/pgSQL; and the role that may do no more than Bridge does.
+
+Differences that PostgreSQL asks for: TRUNCATE goes past row triggers, so it has one of its own; nothing writes over an
+existing row on INSERT (``ON CONFLICT DO UPDATE`` is an UPDATE), so the keys themselves are the guard against it.
+Triggers are ENABLE ALWAYS: a session that calls itself a replica does not go past them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bridge.storage.ddl import IMMUTABLE_TABLES
+
+#: Owns nothing, and may neither alter nor empty a table; Bridge works under it wherever it may. See docs/postgresql.md.
+APPLICATION_ROLE = "bridge_app"
+
+
+def trigger_statements(schema: str) -> Iterator[str]:
+    """Yield the statements for the functions and triggers.
+
+    Parameters
+    ----------
+    schema
+        Quoted name of the tables' schema. Functions name their tables with it, since a trigger runs under whatever
+        search path the writing connection has.
+    """
+    yield (
+        f"CREATE FUNCTION {schema}.bridge_immutable() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "RAISE EXCEPTION USING MESSAGE = TG_TABLE_NAME || ' are immutable', ERRCODE = 'integrity_constraint_violation';"
+        " END $$"
+    )
+    for table in IMMUTABLE_TABLES:
+        for action, each in (("UPDATE", "ROW"), ("DELETE", "ROW"), ("TRUNCATE", "STATEMENT")):
+            yield from _trigger(schema, table, f"{table}_no_{action.lower()}", action, each, "bridge_immutable")
+    yield (
+        f"CREATE FUNCTION {schema}.bridge_parent_earlier() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        f"IF NEW.parent_entry_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {schema}.session_entries"
+        " WHERE session_id = NEW.session_id AND id = NEW.parent_entry_id AND sequence < NEW.sequence) THEN "
+        "RAISE EXCEPTION 'session_entries: the parent must be an earlier entry of the session'"
+        " USING ERRCODE = 'integrity_constraint_violation'; END IF; RETURN NEW; END $$"
+    )
+    yield from _trigger(
+        schema, "session_entries", "session_entries_parent_earlier", "INSERT", "ROW", "bridge_parent_earlier"
+    )
+    yield (
+        f"CREATE FUNCTION {schema}.bridge_chain_no_gap() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "IF NEW.ordinal <> coalesce("
+        f"(SELECT max(ordinal) + 1 FROM {schema}.audit_events WHERE chain_id = NEW.chain_id), 0) THEN "
+        "RAISE EXCEPTION 'audit_events: the ordinal must follow the last one'"
+        " USING ERRCODE = 'integrity_constraint_violation'; END IF; RETURN NEW; END $$"
+    )
+    yield from _trigger(schema, "audit_events", "audit_events_no_gap", "INSERT", "ROW", "bridge_chain_no_gap")
+
+
+def role_statement() -> str:
+    """Return the statement that makes the application role, if the cluster has none and the user may make one."""
+    # Two stores of one cluster may be made at the same moment: the second finds the role of the first.
+    return (
+        f"DO $$ BEGIN CREATE ROLE {APPLICATION_ROLE} NOLOGIN; "
+        "EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN NULL; END $$"
+    )
+
+
+def grant_statements(schema: str, tables: Iterator[str]) -> Iterator[str]:
+    """Yield what lets the application role work: read all, add to all, change only what is not immutable."""
+    yield f"GRANT USAGE ON SCHEMA {schema} TO {APPLICATION_ROLE}"
+    yield f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {APPLICATION_ROLE}"
+    yield f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {APPLICATION_ROLE}"
+    for table in tables:
+        if table == "schema_version":
+            continue
+        rights = "INSERT" if table in IMMUTABLE_TABLES else "INSERT, UPDATE, DELETE"
+        yield f"GRANT {rights} ON {schema}.{table} TO {APPLICATION_ROLE}"
+
+
+def _trigger(schema: str, table: str, name: str, action: str, each: str, function: str) -> Iterator[str]:
+    yield (
+        f"CREATE TRIGGER {name} BEFORE {action} ON {schema}.{table} FOR EACH {each}"
+        f" EXECUTE FUNCTION {schema}.{function}()"
+    )
+    yield f"ALTER TABLE {schema}.{table} ENABLE ALWAYS TRIGGER {name}"
