@@ -15,14 +15,18 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
+import re
 import shutil
+import sqlite3
 import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy.engine import URL
 
 DATABASES = ("sqlite", "postgresql")
 #: Below these every test runs on both databases or is marked.
@@ -228,3 +232,93 @@ def _folder(config: pytest.Config) -> Path:
         folder.chmod(0o755)
         config.stash[_FOLDER] = folder
     return config.stash[_FOLDER]
+
+
+@contextmanager
+def unguarded(url: URL) -> Iterator[Any]:
+    """A connection of somebody who has the database in hand: no triggers, keys or checks are left."""
+    if url.get_backend_name() == "sqlite":
+        with closing(sqlite3.connect(str(url.database), isolation_level=None)) as connection:
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+                connection.execute(f"DROP TRIGGER {name}")
+            connection.execute("PRAGMA ignore_check_constraints=ON")
+            yield connection
+        return
+    with _psycopg(url) as connection:
+        for table, name in connection.execute(_USER_TRIGGERS).fetchall():
+            connection.execute(f"DROP TRIGGER {name} ON {table}")
+        for table, name in connection.execute(_CONSTRAINTS).fetchall():
+            connection.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+        yield connection
+
+
+@contextmanager
+def raw_connection(url: URL) -> Iterator[Any]:
+    """A connection without Bridge's own settings, to a store as it is; each statement counts."""
+    if url.get_backend_name() == "sqlite":
+        with closing(sqlite3.connect(str(url.database), isolation_level=None)) as connection:
+            yield connection
+    else:
+        with _psycopg(url) as connection:
+            yield connection
+
+
+def stored_bytes(url: URL) -> bytes:
+    """Everything that the database keeps: the bytes of its files, or each row as text."""
+    if url.get_backend_name() == "sqlite":
+        return b"".join(path.read_bytes() for path in Path(str(url.database)).parent.iterdir())
+    with _psycopg(url) as connection:
+        tables = [row[0] for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+        rows = [str(row) for table in tables for row in connection.execute(f"SELECT t::text FROM {table} AS t")]
+    return "\n".join(rows).encode()
+
+
+_USER_TRIGGERS = "SELECT tgrelid::regclass::text, tgname FROM pg_trigger WHERE NOT tgisinternal"
+_CONSTRAINTS = (
+    "SELECT conrelid::regclass::text, conname FROM pg_constraint"
+    " WHERE contype IN ('f', 'c') AND connamespace = 'public'::regnamespace"
+)
+
+
+@contextmanager
+def _psycopg(url: URL) -> Iterator[_SqliteWords]:
+    import psycopg
+
+    plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(plain, autocommit=True) as connection:
+        yield _SqliteWords(connection)
+
+
+class _SqliteWords:
+    """A PostgreSQL connection that takes parameters the way the standard library's sqlite3 does."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, parameters: Any = ()) -> Any:
+        if not parameters:
+            return self._connection.execute(statement.encode())
+        statement = statement.replace("%", "%%")
+        if isinstance(parameters, dict):
+            named = re.sub(r"(?<![:\w]):([a-z_]+)", r"%(\1)s", statement)
+            return self._connection.execute(named.encode(), parameters)
+        return self._connection.execute(statement.replace("?", "%s").encode(), parameters)
+
+
+@contextmanager
+def holding(url: URL) -> Iterator[Callable[[], None]]:
+    """Hold the store's write lock as another process would; yields what lets go of it early."""
+    with raw_connection(url) as connection:
+        if url.get_backend_name() == "sqlite":
+            connection.execute("BEGIN IMMEDIATE")
+        else:
+            connection.execute("BEGIN")
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('bridge ' || current_schema(), 0))")
+        held = [connection]
+
+        def let_go() -> None:
+            if held:
+                held.pop().execute("ROLLBACK")
+
+        yield let_go
+        let_go()
