@@ -7,11 +7,13 @@ Inside are only the steps that depend on the session's state: sequence, parent, 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from bridge.control.appending import LoopQueue
 from bridge.conversations import forest
 from bridge.conversations.errors import PayloadTooLarge
 from bridge.conversations.models import (
@@ -185,6 +187,8 @@ class Recorder:
         self._store = store
         self._clock = clock
         self._max_payload_bytes = max_payload_bytes
+        # The queue of the loop that appended last; another loop makes its own, and both work.
+        self._loop_queue: LoopQueue | None = None
 
     def prepare(self, draft: EntryDraft, stamp: Stamp = UNSTAMPED) -> PreparedEntry:
         """Redact, validate, encode and hash a draft: all that can be done before the transaction.
@@ -236,14 +240,34 @@ class Recorder:
         Parameters
         ----------
         first
-            Runs before the append in the same transaction (storing the repository state that the stamp names).
+            Runs before the append in the same transaction (storing the repository state that the stamp names). It
+            may run again if that is undone, so it does nothing but read and write through what it is given.
 
         Raises
         ------
         BridgeError
             What preparing raises, at once. What appending raises comes through the future.
         """
-        return self._store.submit(self._append_job(session_id, draft, stamp, first))
+        return self._store.submit(self._append_job(session_id, draft, stamp, first), is_repeatable=True)
+
+    async def append_async(
+        self,
+        session_id: str,
+        draft: EntryDraft,
+        stamp: Stamp = UNSTAMPED,
+        *,
+        first: Callable[[RecordingTransaction], None] | None = None,
+    ) -> Appended:
+        """Append an entry from a task of an event loop; return once it is durable. Raises what :meth:`append` does.
+
+        What the tasks of one loop append at the same time shares one transaction. Cancelled before it began, nothing
+        is written; later the entry is written as a whole.
+        """
+        queue = self._loop_queue
+        loop = asyncio.get_running_loop()
+        if queue is None or queue.loop is not loop:
+            queue = self._loop_queue = LoopQueue(self._store, loop)
+        return await queue.write(self._append_job(session_id, draft, stamp, first), is_repeatable=True)
 
     def append_now(
         self,
@@ -254,7 +278,7 @@ class Recorder:
         first: Callable[[RecordingTransaction], None] | None = None,
     ) -> Entry:
         """Append an entry and return it once it is durable. Raises what :meth:`append` does."""
-        return self._store.write(self._append_job(session_id, draft, stamp, first)).entry
+        return self._store.write(self._append_job(session_id, draft, stamp, first), is_repeatable=True).entry
 
     def transact(self, fn: Callable[[RecordingTransaction], T]) -> T:
         """Run a function in one write transaction and return its result once it is durable.

@@ -31,25 +31,23 @@ def trigger_statements(schema: str) -> Iterator[str]:
     )
     for table in IMMUTABLE_TABLES:
         for action, each in (("UPDATE", "ROW"), ("DELETE", "ROW"), ("TRUNCATE", "STATEMENT")):
-            yield from _trigger(schema, table, f"{table}_no_{action.lower()}", action, each, "bridge_immutable")
-    yield (
-        f"CREATE FUNCTION {schema}.bridge_parent_earlier() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        f"IF NEW.parent_entry_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {schema}.session_entries"
-        " WHERE session_id = NEW.session_id AND id = NEW.parent_entry_id AND sequence < NEW.sequence) THEN "
-        "RAISE EXCEPTION 'session_entries: the parent must be an earlier entry of the session'"
-        " USING ERRCODE = 'integrity_constraint_violation'; END IF; RETURN NEW; END $$"
+            when = f"{action} ON {schema}.{table} FOR EACH {each}"
+            yield from _trigger(schema, table, f"{table}_no_{action.lower()}", when, "bridge_immutable")
+    yield from _guard(
+        schema,
+        "session_entries",
+        "parent_earlier",
+        "NEW.parent_entry_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {table}"
+        " WHERE session_id = NEW.session_id AND id = NEW.parent_entry_id AND sequence < NEW.sequence)",
+        "the parent must be an earlier entry of the session",
     )
-    yield from _trigger(
-        schema, "session_entries", "session_entries_parent_earlier", "INSERT", "ROW", "bridge_parent_earlier"
+    yield from _guard(
+        schema,
+        "audit_events",
+        "no_gap",
+        "NEW.ordinal <> coalesce((SELECT max(ordinal) + 1 FROM {table} WHERE chain_id = NEW.chain_id), 0)",
+        "the ordinal must follow the last one",
     )
-    yield (
-        f"CREATE FUNCTION {schema}.bridge_chain_no_gap() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "IF NEW.ordinal <> coalesce("
-        f"(SELECT max(ordinal) + 1 FROM {schema}.audit_events WHERE chain_id = NEW.chain_id), 0) THEN "
-        "RAISE EXCEPTION 'audit_events: the ordinal must follow the last one'"
-        " USING ERRCODE = 'integrity_constraint_violation'; END IF; RETURN NEW; END $$"
-    )
-    yield from _trigger(schema, "audit_events", "audit_events_no_gap", "INSERT", "ROW", "bridge_chain_no_gap")
 
 
 def role_statement() -> str:
@@ -73,9 +71,18 @@ def grant_statements(schema: str, tables: Iterator[str]) -> Iterator[str]:
         yield f"GRANT {rights} ON {schema}.{table} TO {APPLICATION_ROLE}"
 
 
-def _trigger(schema: str, table: str, name: str, action: str, each: str, function: str) -> Iterator[str]:
+def _guard(schema: str, table: str, name: str, condition: str, message: str) -> Iterator[str]:
+    """Yield a trigger that refuses a new row for which a condition holds."""
+    refused = condition.format(table=f"{schema}.{table}")
     yield (
-        f"CREATE TRIGGER {name} BEFORE {action} ON {schema}.{table} FOR EACH {each}"
-        f" EXECUTE FUNCTION {schema}.{function}()"
+        f"CREATE FUNCTION {schema}.bridge_{name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF {refused} THEN"
+        f" RAISE EXCEPTION USING MESSAGE = '{table}: {message}', ERRCODE = 'integrity_constraint_violation';"
+        " END IF; RETURN NEW; END $$"
     )
+    when = f"INSERT ON {schema}.{table} FOR EACH ROW"
+    yield from _trigger(schema, table, f"{table}_{name}", when, f"bridge_{name}")
+
+
+def _trigger(schema: str, table: str, name: str, when: str, function: str) -> Iterator[str]:
+    yield f"CREATE TRIGGER {name} BEFORE {when} EXECUTE FUNCTION {schema}.{function}()"
     yield f"ALTER TABLE {schema}.{table} ENABLE ALWAYS TRIGGER {name}"

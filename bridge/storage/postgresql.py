@@ -236,7 +236,8 @@ def _configure_writer(connection: psycopg.Connection[Any]) -> None:
     # Where the login may act as the application role, it does: what is immutable then has not even the privilege.
     may_act = connection.execute(
         "SELECT has_table_privilege(oid, 'session_entries', 'INSERT') AND pg_has_role(oid, 'MEMBER')"
-        f" FROM pg_roles WHERE rolname = '{APPLICATION_ROLE}'"
+        " FROM pg_roles WHERE rolname = %s",
+        (APPLICATION_ROLE,),
     ).fetchone()
     if may_act is not None and may_act[0]:
         connection.execute(f"SET ROLE {APPLICATION_ROLE}")

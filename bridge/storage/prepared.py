@@ -39,6 +39,25 @@ def driver_of(connection: Connection) -> DriverConnection:
     return cast("DriverConnection", connection.connection.driver_connection)
 
 
+# sqlite3 and psycopg name the same things differently.
+
+
+def count_changes(driver: DriverConnection) -> int | None:
+    """Return how many rows the connection changed so far; None where the driver does not count."""
+    changes: int | None = getattr(driver, "total_changes", None)
+    return changes
+
+
+def in_transaction(driver: DriverConnection) -> bool:
+    """Return whether the transaction still stands: SQLite undoes all of it on some failures."""
+    return bool(getattr(driver, "in_transaction", True))
+
+
+def is_closed(connection: Connection) -> bool:
+    """Return whether the database's side of a connection is gone."""
+    return connection.invalidated or bool(getattr(driver_of(connection), "closed", False))
+
+
 class Prepared:
     """One Core statement and the order in which its parameters are given.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.engine import URL
@@ -18,7 +19,7 @@ from bridge.storage.backend import Backend, Follower, backend_for
 from bridge.storage.errors import DatabaseMissing, StoreClosed
 from bridge.storage.schema_version import require_supported
 from bridge.storage.transaction import Transaction, typed_error
-from bridge.storage.writer import Writer
+from bridge.storage.writer import Job, Writer
 
 #: How long a write waits for another process's write, unless the store is opened with another limit.
 BUSY_TIMEOUT_SECONDS = 15.0
@@ -122,13 +123,19 @@ class Store:
             with self._gate:
                 self._open_reads -= 1
 
-    def submit(self, fn: Callable[[Transaction], T]) -> Future[T]:
+    def submit(self, fn: Callable[[Transaction], T], *, is_repeatable: bool = False) -> Future[T]:
         """Queue a function for the writer thread and return its future.
 
-        The function runs once, in a transaction that other functions may share; if it raises, what it did is
+        The function runs in a transaction that other functions may share; if it raises, what it did is
         undone and its future raises. The future resolves after COMMIT. Cancelling it before it started means
         that nothing happens; later it cannot be cancelled any more. The function must not wait for other
         writes.
+
+        Parameters
+        ----------
+        is_repeatable
+            Whether the function does nothing but read and write through the transaction. It may then run once more
+            after a collision with others undid what it did; else it runs once. It also costs less.
 
         Raises
         ------
@@ -137,9 +144,19 @@ class Store:
         DatabaseBusy
             If the queue stayed full.
         """
-        return self._writer.submit(fn)
+        return self._writer.submit(fn, is_repeatable=is_repeatable)
 
-    def write(self, fn: Callable[[Transaction], T]) -> T:
+    def offer(self, jobs: deque[Job[Any]]) -> None:
+        """Queue the first of some jobs, as many as there is room for, without waiting; take those from the left.
+
+        Raises
+        ------
+        StoreClosed
+            If the store was closed.
+        """
+        self._writer.offer(jobs)
+
+    def write(self, fn: Callable[[Transaction], T], *, is_repeatable: bool = False) -> T:
         """Run a function in a write transaction and return its result once it is durable.
 
         It runs on the calling thread while nobody else writes, else on the writer's.
@@ -149,7 +166,7 @@ class Store:
         RuntimeError
             If called from inside a write: the writer would wait for itself.
         """
-        return self._writer.run(fn)
+        return self._writer.run(fn, is_repeatable=is_repeatable)
 
     def follow(self) -> Follower:
         """Begin to watch for what anyone commits to the store, this process included; close it when done.

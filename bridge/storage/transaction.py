@@ -14,7 +14,11 @@ from bridge.storage.errors import DatabaseBusy, DatabaseFailed, RowRefused
 from bridge.storage.prepared import Cursor, Prepared, driver_of
 
 #: Packages take the connection's type from here: above this layer only the ``store`` modules know SQLAlchemy.
-__all__ = ["Connection", "Transaction", "is_repeatable", "typed_error"]
+__all__ = ["NOTHING", "UNKNOWN", "Connection", "Transaction", "is_collision", "typed_error"]
+
+#: What became of the work that failed, for messages.
+NOTHING = "Nothing was written."
+UNKNOWN = "The connection was lost while it was committed: whether it was written is not known."
 
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _REFUSED = sqlite3.SQLITE_CONSTRAINT
@@ -58,7 +62,7 @@ class Transaction:
         return self.connection.execute(statement, parameters)
 
 
-def typed_error(error: BaseException, *, outcome: str = "Nothing was written.") -> BaseException:
+def typed_error(error: BaseException, *, outcome: str = NOTHING) -> BaseException:
     """Return what a caller is told: database errors by name, everything else as it is.
 
     Parameters
@@ -78,7 +82,7 @@ def typed_error(error: BaseException, *, outcome: str = "Nothing was written.") 
     return error
 
 
-def is_repeatable(error: BaseException) -> bool:
+def is_collision(error: BaseException) -> bool:
     """Return whether a transaction failed for no fault of its own, so that the same again may succeed at once."""
     original = error.orig if isinstance(error, DBAPIError) else error
     return getattr(original, "sqlstate", None) in _COLLIDED
