@@ -49,7 +49,7 @@ def test_input_from_a_file_and_lines_that_are_nothing(bridge_cli, tmp_path):
 def test_roles_and_usage(bridge_cli):
     assert bridge_cli("rpc").status == 2
     assert bridge_cli("rpc", "--stdio", "--role", "agent").status == 2
-    assert bridge_cli("rpc", "--stdio", "--role", "agent", "--session", "nope").status == 46
+    assert bridge_cli("rpc", "--stdio", "--role", "agent", "--session", "nope").status == 19
     session = bridge_cli("session", "new", "--json").ok().json()["id"]
     sent = lines(
         request(1, "sessions/list"), request(2, "sessions/context"), request(3, "sessions/context", session="x")

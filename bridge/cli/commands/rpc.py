@@ -46,7 +46,8 @@ def rpc(
     if role == "agent" and session is None:
         raise UsageInvalid("--role agent needs --session: an agent reaches one session and no other.")
     cli.start_logging()
-    with open_controller(cli) as controller:
+    # Who may not write leaves no store behind either.
+    with open_controller(cli, create=role == "operator") as controller:
         here = standpoint_of(cli)
         named = None if session is None else session_of(controller, here, session)
         standpoint = here if named is None else Standpoint(directory=here.directory, session=named)
