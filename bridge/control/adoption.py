@@ -10,11 +10,13 @@ Blocking; run in a helper thread.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bridge.agents.policy import WriteMode
 from bridge.control import store as rows
+from bridge.control.changing import change_delegation
 from bridge.control.controller import Controller
 from bridge.control.delegation import AdoptionStatus, Delegation, DelegationStatus
 from bridge.control.errors import AdoptionConflict, AdoptionRefused, NothingToAdopt, TaskStillOpen
@@ -104,7 +106,7 @@ def adopt(controller: Controller, delegation: Delegation, *, is_forced: bool = F
         fast_forward_checkout(checkout, commit, expected_head=state.head)
     observation = controller.observer.observe_exactly(checkout)
     recorded = controller.recorder.transact(
-        lambda recording: _record_adoption(recording, delegation, commit, state.ref, observation)
+        partial(_record_adoption, delegation=delegation, commit=commit, branch=state.ref, observation=observation)
     )
     released = release_worktree(controller, recorded, kept_in=(commit,))
     files = _files_changed(controller, delegation)
@@ -127,39 +129,46 @@ def discard(controller: Controller, delegation: Delegation) -> Delegation:
     if not delegation.status.is_final:
         raise _still_open(delegation)
     if delegation.adoption_status is AdoptionStatus.ADOPTED:
-        raise NothingToAdopt(
-            f"{_shown(delegation)} was adopted as {str(delegation.adoption_commit)[:12]}. Nothing was changed.",
-            hint="Undo it with git: git revert.",
-            details={"delegation_id": delegation.id},
-        )
+        raise _adopted(delegation)
     last_state = _preserve_rest(controller, delegation)
 
     def record(recording: RecordingTransaction) -> Delegation:
-        rows.update_delegation(
-            recording.tx.connection,
-            delegation.id,
-            updated_at=recording.moment,
+        current = rows.require_delegation(recording.tx.connection, delegation.id)
+        if current.adoption_status is AdoptionStatus.ADOPTED:
+            raise _adopted(current)
+        return change_delegation(
+            recording,
+            delegation,
+            "discarded",
+            facts={"result_commit": delegation.result_commit},
             adoption_status=AdoptionStatus.DISCARDED,
         )
-        body = {"delegation_id": delegation.id, "result_commit": delegation.result_commit}
-        recording.event(delegation.parent_session_id, "delegation.discarded", body)
-        return rows.require_delegation(recording.tx.connection, delegation.id)
 
     discarded = controller.recorder.transact(record)
     return release_worktree(controller, discarded, preserved=last_state)
 
 
+def _adopted(delegation: Delegation) -> NothingToAdopt:
+    return NothingToAdopt(
+        f"{_shown(delegation)} was adopted as {str(delegation.adoption_commit)[:12]}. Nothing was changed.",
+        hint="Undo it with git: git revert.",
+        details={"delegation_id": delegation.id, "adoption_status": str(delegation.adoption_status)},
+    )
+
+
 def _require_adoptable(delegation: Delegation, *, is_forced: bool) -> str:
     if not delegation.status.is_final:
         raise _still_open(delegation)
+    if delegation.adoption_status is AdoptionStatus.ADOPTED:
+        raise _adopted(delegation)
     if delegation.adoption_status is not AdoptionStatus.PENDING or delegation.result_commit is None:
-        what = {
-            AdoptionStatus.ADOPTED: f"was adopted as {str(delegation.adoption_commit)[:12]} already",
-            AdoptionStatus.DISCARDED: "was discarded",
-        }
-        told = what.get(delegation.adoption_status) if delegation.adoption_status is not None else None
+        told = {
+            AdoptionStatus.DISCARDED: "was discarded; its commits are still under its ref",
+            AdoptionStatus.EMPTY: "changed nothing that could be adopted",
+        }.get(delegation.adoption_status or AdoptionStatus.PENDING, "has no commits that could be told")
         raise NothingToAdopt(
-            f"{_shown(delegation)} {told or 'changed nothing'}. Nothing was changed.",
+            f"{_shown(delegation)} {told}. Nothing was changed.",
+            hint=delegation.kept_reason,
             details={"delegation_id": delegation.id, "adoption_status": delegation.adoption_status},
         )
     if delegation.status is not DelegationStatus.COMPLETED and not is_forced:
@@ -208,9 +217,17 @@ def _merged(delegation: Delegation, location: RepositoryLocation, head: str, res
         )
     if outcome.tree == tree_of(location, head):
         return head
-    has_own = own != delegation.base_commit and not is_carried
-    parents = [head, own] if has_own else [head]
-    return commit_tree(location, outcome.tree, parents, _message(delegation))
+    return commit_tree(location, outcome.tree, _parents(delegation, location, head, own), _message(delegation))
+
+
+def _parents(delegation: Delegation, location: RepositoryLocation, head: str, own: str) -> list[str]:
+    """Return the parents of the adopting commit: the branch and the worker's own commits, where it made some.
+
+    Where the branch has not moved since, it goes on from the worker's last commit.
+    """
+    if own == delegation.base_commit or _is_carried(delegation, location):
+        return [head]
+    return [own] if is_ancestor(location, head, own) else [head, own]
 
 
 def _own_commits(delegation: Delegation, result: str) -> str:
@@ -244,22 +261,28 @@ def _message(delegation: Delegation) -> str:
 
 
 def _record_adoption(
-    recording: RecordingTransaction, delegation: Delegation, commit: str, branch: str | None, observation: Observation
+    recording: RecordingTransaction,
+    *,
+    delegation: Delegation,
+    commit: str,
+    branch: str | None,
+    observation: Observation,
 ) -> Delegation:
-    connection, moment = recording.tx.connection, recording.moment
-    save_state(recording.tx, observation, moment)
+    """Record an adoption once, however many callers brought the same commits in."""
+    current = rows.require_delegation(recording.tx.connection, delegation.id)
+    if current.adoption_status is AdoptionStatus.ADOPTED:
+        return current
+    save_state(recording.tx, observation, recording.moment)
     text = f"Adopted {_shown(delegation)} into {branch or 'HEAD'} as {commit[:12]}."
     recording.append(delegation.parent_session_id, EntryDraft(kind="note", payload={"text": text}), observation.stamp)
-    rows.update_delegation(
-        connection,
-        delegation.id,
-        updated_at=moment,
+    return change_delegation(
+        recording,
+        delegation,
+        "adopted",
+        facts={"commit": commit, "branch": branch},
         adoption_status=AdoptionStatus.ADOPTED,
         adoption_commit=commit,
     )
-    body = {"delegation_id": delegation.id, "commit": commit, "branch": branch}
-    recording.event(delegation.parent_session_id, "delegation.adopted", body)
-    return rows.require_delegation(connection, delegation.id)
 
 
 def _files_changed(controller: Controller, delegation: Delegation) -> tuple[str, ...]:
@@ -274,8 +297,12 @@ def _files_changed(controller: Controller, delegation: Delegation) -> tuple[str,
 def _checkout(controller: Controller, delegation: Delegation) -> Path:
     """Return the folder of the parent's checkout, which takes the commits."""
     with controller.store.read() as connection:
-        session = require_session(connection, delegation.parent_session_id)
-        workspace = None if session.workspace_id is None else find_workspace(connection, session.workspace_id)
+        worktree = None if delegation.workspace_id is None else find_workspace(connection, delegation.workspace_id)
+        # What the worktree was cut from; a session may have been moved to another checkout since.
+        workspace_id = None if worktree is None else worktree.parent_id
+        if workspace_id is None:
+            workspace_id = require_session(connection, delegation.parent_session_id).workspace_id
+        workspace = None if workspace_id is None else find_workspace(connection, workspace_id)
     if workspace is None:
         raise AdoptionRefused(
             f"The session of {_shown(delegation)} has no checkout that could take its changes. Nothing was changed.",

@@ -86,6 +86,12 @@ def list_plans(connection: Connection, *, limit: int) -> list[PlanRun]:
     return [_plan(row) for row in connection.execute(ordered)]
 
 
+def running_plans(connection: Connection) -> list[PlanRun]:
+    """Return the plans that nobody has recorded an end of."""
+    query = select(plans).where(plans.c.finished_at.is_(None)).order_by(plans.c.created_at, plans.c.id)
+    return [_plan(row) for row in connection.execute(query)]
+
+
 def add_delegation(connection: Connection, delegation: Delegation) -> None:
     """Record a new delegation."""
     connection.execute(insert(delegations).values(**_delegation_values(delegation)))
@@ -107,20 +113,30 @@ def update_delegation(connection: Connection, delegation_id: str, *, updated_at:
     )
 
 
-def claim_adoption(connection: Connection, delegation_id: str, *, updated_at: str, to: AdoptionStatus) -> bool:
-    """Move a pending adoption to ``to``; False if it was not pending any more, and then nothing changed."""
-    done = connection.execute(
-        update(delegations)
-        .where(delegations.c.id == delegation_id, delegations.c.adoption_status == str(AdoptionStatus.PENDING))
-        .values(adoption_status=str(to), updated_at=updated_at)
-    )
-    return done.rowcount == 1
-
-
 def delegation_by_id(connection: Connection, delegation_id: str) -> Delegation | None:
     """Return one delegation, or None."""
     row = connection.execute(select(delegations).where(delegations.c.id == delegation_id)).one_or_none()
     return None if row is None else _delegation(row)
+
+
+def is_cancel_requested(connection: Connection, delegation_id: str) -> bool:
+    """Tell whether somebody asked for a delegation's end; reads one column, since it is asked often."""
+    query = select(delegations.c.cancel_requested_at).where(delegations.c.id == delegation_id)
+    return connection.execute(query).scalar_one_or_none() is not None
+
+
+def claim_delegation(connection: Connection, delegation_id: str, *, lost: str, by: str, updated_at: str) -> bool:
+    """Take over an open delegation of a lost controller; False if another one was quicker, or it has ended."""
+    done = connection.execute(
+        update(delegations)
+        .where(
+            delegations.c.id == delegation_id,
+            delegations.c.controller_id == lost,
+            delegations.c.status.in_([str(status) for status in OPEN_STATUSES]),
+        )
+        .values(controller_id=by, updated_at=updated_at)
+    )
+    return done.rowcount == 1
 
 
 def require_delegation(connection: Connection, delegation_id: str) -> Delegation:
@@ -187,6 +203,15 @@ def update_attempt(connection: Connection, delegation_id: str, number: int, **ch
     """Change columns of an attempt."""
     connection.execute(
         update(attempts).where(attempts.c.delegation_id == delegation_id, attempts.c.number == number).values(**changes)
+    )
+
+
+def end_attempts(connection: Connection, delegation_id: str, *, moment: str, failure_class: str | None) -> None:
+    """Close every attempt of a delegation that nobody has closed: what ran it was interrupted."""
+    connection.execute(
+        update(attempts)
+        .where(attempts.c.delegation_id == delegation_id, attempts.c.finished_at.is_(None))
+        .values(status="ended", finished_at=moment, failure_class=failure_class)
     )
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from bridge.control import store as rows
+from bridge.control.changing import change_delegation, close_unstarted
 from bridge.control.controller import Controller
-from bridge.control.delegation import Attempt, Delegation
+from bridge.control.delegation import Attempt, Delegation, DelegationStatus
 from bridge.control.errors import TaskAlreadyEnded, TaskAmbiguous, TaskNotFound
+from bridge.control.recording import RecordingTransaction
 from bridge.control.working import attempt_folder
 from bridge.conversations.paths import active_path
 from bridge.conversations.store import get_entry
@@ -137,24 +139,28 @@ def log_paths(controller: Controller, delegation: Delegation) -> list[Path]:
 def request_cancel(controller: Controller, delegation: Delegation) -> Delegation:
     """Ask the controller that runs a task to end it; that happens within a moment, and is not waited for.
 
+    A task whose turn has not come is ended here and now.
+
     Raises
     ------
     TaskAlreadyEnded
         If it has ended.
     """
-    moment = controller.now()
 
-    def ask(connection: Connection) -> Delegation:
-        current = rows.require_delegation(connection, delegation.id)
+    def ask(recording: RecordingTransaction) -> Delegation:
+        current = rows.require_delegation(recording.tx.connection, delegation.id)
         if current.status.is_final:
             raise TaskAlreadyEnded(
                 f"{current.name or current.id} has ended ({current.status}). Nothing was changed.",
                 details={"delegation_id": current.id, "status": str(current.status)},
             )
-        rows.update_delegation(connection, current.id, updated_at=moment, cancel_requested_at=moment)
-        return rows.require_delegation(connection, current.id)
+        if current.cancel_requested_at is None:
+            current = change_delegation(recording, current, "cancel_requested", cancel_requested_at=recording.moment)
+        if current.status is DelegationStatus.QUEUED:
+            return close_unstarted(recording, current, reason="cancelled", status=DelegationStatus.CANCELLED)
+        return current
 
-    return controller.store.write(lambda tx: ask(tx.connection))
+    return controller.recorder.transact(ask)
 
 
 def _result_payload(connection: Connection, delegation: Delegation) -> dict[str, Any] | None:

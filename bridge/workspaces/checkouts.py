@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.ids import require_safe_id
 from bridge.git.removal import Obstacle, ObstacleReason, removal_obstacles
 from bridge.git.repository import RepositoryLocation, discover
-from bridge.git.worktrees import add_detached, remove_worktree
+from bridge.git.worktrees import add_detached, find_worktree, remove_worktree
 from bridge.storage.transaction import Transaction
 from bridge.workspaces import store
 from bridge.workspaces.models import Workspace, WorkspaceKind, WorkspaceStatus, folder_of, shown_folder
@@ -126,7 +127,9 @@ def obstacles(
 
 
 def remove(workspace: Workspace, *, is_forced: bool) -> None:
-    """Remove a worktree and its registration. ``is_forced`` needs the proof that its work is kept elsewhere.
+    """Remove a worktree and its registration; one that git never made, or that is gone already, is no error.
+
+    ``is_forced`` needs the proof that its work is kept elsewhere.
 
     Raises
     ------
@@ -134,4 +137,6 @@ def remove(workspace: Workspace, *, is_forced: bool) -> None:
         If git refuses; the worktree is still there then.
     """
     common = discover(folder_of(workspace.common_dir)) if workspace.common_dir else discover(workspace.folder)
+    if find_worktree(common, workspace.folder) is None and not os.path.lexists(workspace.folder):
+        return
     remove_worktree(common, workspace.folder, is_forced=is_forced)
