@@ -161,6 +161,13 @@ class World:
         with self.controller.store.read() as connection:
             return rows.list_delegations(connection, open_only=True)
 
+    def eventually(self, condition: Callable[[], Any], seconds: float = 30.0) -> None:
+        """Wait until something holds, within a generous bound."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "it did not come true"
+            time.sleep(0.02)
+
     # Files
 
     def everything(self, path: Path | None = None) -> dict[str, bytes]:
@@ -211,16 +218,3 @@ def another_controller(bridge_home: Path) -> Iterator[Callable[[], Controller]]:
     yield open_another
     for one in opened:
         one.close()
-
-
-@pytest.fixture
-def eventually() -> Callable[..., None]:
-    """Return a function that waits until something holds, within a generous bound."""
-
-    def wait(condition: Callable[[], Any], seconds: float = 30.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, "it did not come true"
-            time.sleep(0.02)
-
-    return wait
