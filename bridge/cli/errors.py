@@ -48,3 +48,12 @@ class Interrupted(BridgeError):
     exit_status = 130
     summary = "The command was stopped by Ctrl-C; 130 is what shells use for it."
     no_hint_reason = "the person stopped it themselves"
+
+
+class DemoFailed(BridgeError):
+    """Raised when the demonstration does not show what it promises; a fault of Bridge or of the machine."""
+
+    code = "demo_failed"
+    exit_status = 121
+    summary = "The demonstration did not come out as it should."
+    default_hint = "Check the machine: bridge doctor"

@@ -39,6 +39,7 @@ class GroupSpec:
 
 
 COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
+    CommandSpec("demo", "Show the main job on a clone of a real repository, offline", "demo:demo"),
     CommandSpec("init", "Register a repository as a workspace", "init:init"),
     GroupSpec(
         "session",
@@ -60,5 +61,24 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("context", "Print the context that a session's active path restores", "context:context"),
     CommandSpec("status", "Compare the files with the last entry of each session", "status:status"),
     CommandSpec("diff", "Show which paths differ between an entry's stamp and now", "diff:diff"),
+    CommandSpec("run", "Run the workers of a plan file, each in a worktree of its own", "run:run"),
+    GroupSpec(
+        "task",
+        "Look at tasks, end them, adopt or discard what they did",
+        (
+            CommandSpec("list", "List tasks, oldest first", "task:list_"),
+            CommandSpec("show", "Show a task with its request, decision, attempts and result", "task:show"),
+            CommandSpec("log", "Print what a task's worker printed, and the result as it handed it in", "task:log"),
+            CommandSpec("path", "Print the path of a task's worktree", "task:path"),
+            CommandSpec("cancel", "Ask for the end of a task; its worker gets a moment to stop", "task:cancel"),
+            CommandSpec("adopt", "Merge a task's commits into the branch that is checked out", "task:adopt"),
+            CommandSpec(
+                "discard",
+                "Give up a task's changes and its worktree; they stay under a ref of Bridge's own",
+                "task:discard",
+            ),
+        ),
+    ),
+    CommandSpec("result", "Print a worker's result, checked as evidence is", "result:result"),
     CommandSpec("doctor", "Check this machine, this installation and the state directory", "doctor:doctor"),
 )

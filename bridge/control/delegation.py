@@ -136,6 +136,8 @@ class Delegation:
     request: Request
     created_at: str
     updated_at: str
+    #: Place in its plan, from 0.
+    position: int = 0
     request_entry_id: str | None = None
     result_entry_id: str | None = None
     worker_session_id: str | None = None

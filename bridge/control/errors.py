@@ -183,3 +183,21 @@ class KindWithoutText(BridgeError):
     exit_status = 104
     summary = "Plain text was given for a kind of entry that no single text makes up; nothing was written."
     default_hint = "Give the payload as JSON: --payload FILE, or --payload - for standard input."
+
+
+class PlanUnreadable(BridgeError):
+    """Raised when a plan file cannot be read as text."""
+
+    code = "plan_unreadable"
+    exit_status = 105
+    summary = "A plan file is missing, unreadable or not UTF-8; nothing was started."
+    default_hint = "Name an existing TOML file: bridge run PLAN.toml"
+
+
+class RunStopped(BridgeError):
+    """Raised when a signal ended the run of a plan before all of it was done."""
+
+    code = "run_stopped"
+    exit_status = 106
+    summary = "SIGTERM ended the run of a plan; its workers were ended and their results recorded."
+    default_hint = "See what was done: bridge task list"

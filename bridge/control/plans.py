@@ -290,6 +290,7 @@ def _record(orchestration: Orchestration, plan: PlanRequest) -> tuple[PlanRun, t
                 id=f"d{secrets.token_hex(6)}",
                 plan_id=run.id,
                 name=request.name,
+                position=position,
                 parent_session_id=orchestration.session_id,
                 status=DelegationStatus.QUEUED,
                 request=request,
@@ -297,7 +298,7 @@ def _record(orchestration: Orchestration, plan: PlanRequest) -> tuple[PlanRun, t
                 created_at=moment,
                 updated_at=moment,
             )
-            for request in plan.requests
+            for position, request in enumerate(plan.requests)
         )
         for delegation in delegations:
             rows.add_delegation(connection, delegation)

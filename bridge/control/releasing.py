@@ -9,7 +9,6 @@ from bridge.control.changing import change_delegation
 from bridge.control.controller import Controller
 from bridge.control.delegation import AdoptionStatus, Delegation
 from bridge.control.recording import RecordingTransaction
-from bridge.foundation.errors import BridgeError
 from bridge.workspaces import checkouts
 from bridge.workspaces.models import Workspace, WorkspaceKind, WorkspaceStatus
 from bridge.workspaces.store import find_workspace
@@ -71,16 +70,9 @@ def _reason_to_keep(
         return f"its changes wait: adopt, discard, or open it with bridge task path {delegation.name or delegation.id}"
     # What the result ref holds is kept until somebody removes the ref itself.
     refs = [*kept_in, *(commit for commit in (delegation.result_ref, preserved) if commit is not None)]
-    found = checkouts.obstacles(
+    return checkouts.release(
         workspace,
         kept_in=tuple(refs),
         preserved=preserved,
         timeout_seconds=controller.settings.git_timeout_seconds,
-    )
-    if found:
-        return "; ".join(obstacle.detail for obstacle in found)
-    try:
-        checkouts.remove(workspace, is_forced=preserved is not None)
-    except BridgeError as error:
-        return error.message
-    return None
+    ).kept_because

@@ -180,7 +180,9 @@ def list_delegations(
         query = query.where(delegations.c.parent_session_id.in_(list(session_ids)))
     if open_only:
         query = query.where(delegations.c.status.in_([str(status) for status in OPEN_STATUSES]))
-    newest_first = query.order_by(delegations.c.created_at.desc(), delegations.c.id.desc())
+    newest_first = query.order_by(
+        delegations.c.created_at.desc(), delegations.c.position.desc(), delegations.c.id.desc()
+    )
     rows = connection.execute(newest_first if limit is None else newest_first.limit(limit)).all()
     return [_delegation(row) for row in reversed(rows)]
 

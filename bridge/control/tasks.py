@@ -12,6 +12,7 @@ from bridge.control.controller import Controller
 from bridge.control.delegation import Attempt, Delegation, DelegationStatus
 from bridge.control.errors import TaskAlreadyEnded, TaskAmbiguous, TaskNotFound
 from bridge.control.recording import RecordingTransaction
+from bridge.control.standpoint import Standpoint, find_session
 from bridge.control.working import attempt_folder
 from bridge.conversations.paths import active_path
 from bridge.conversations.store import get_entry
@@ -71,6 +72,12 @@ def find_task(connection: Connection, reference: str) -> Delegation:
     if exact or named:
         return (exact or named)[0]
     return _only(reference, candidates if len(reference) >= MIN_PREFIX_CHARACTERS else [])
+
+
+def session_of(controller: Controller, standpoint: Standpoint, reference: str) -> str:
+    """Return the full id of a session. Raises as ``standpoint.find_session``."""
+    with controller.store.read() as connection:
+        return find_session(connection, standpoint, reference)
 
 
 def list_tasks(

@@ -151,6 +151,8 @@ def summary_of(entry: Entry) -> str:
 def _words(kind: str, payload: dict[str, Any]) -> str:
     if kind.startswith("tool."):
         return " ".join(filter(None, (_text(payload, "name"), _about(payload), _text(payload, "status"))))
+    if kind.startswith("delegation."):
+        return _delegation_words(payload)
     if kind == "worker.result":
         return f"{_text(payload, 'status')}: {_text(payload, 'summary')}"
     for name in TEXT_FIELDS:
@@ -158,6 +160,14 @@ def _words(kind: str, payload: dict[str, Any]) -> str:
         if found:
             return found
     return ""
+
+
+def _delegation_words(payload: dict[str, Any]) -> str:
+    request = payload.get("request")
+    if isinstance(request, dict):
+        parts = (_text(request, "name"), _text(request, "objective"))
+        return ": ".join(filter(None, parts)) or _text(payload, "delegation_id")
+    return _text(payload, "reason") or _text(payload, "delegation_id")
 
 
 def _about(payload: dict[str, Any]) -> str:

@@ -56,7 +56,7 @@ class Snapshot:
     had_uncommitted
         Whether git status listed anything.
     omitted
-        Paths whose content a tree cannot hold: nested repositories, and work inside submodules.
+        Paths whose content a tree cannot hold: nested repositories, and submodules with commits or work of their own.
     """
 
     tree: str | None
@@ -130,8 +130,8 @@ def snapshot_tree(location: RepositoryLocation, *, timeout_seconds: float = DEFA
 
 
 def _omitted(status: StatusOutput) -> tuple[bytes, ...]:
-    # "S.MU": a commit cannot hold what is modified or untracked inside a submodule, only the commit it is at.
-    return tuple(row.path for row in status.rows if row.is_nested or row.submodule[2:] not in {b"..", b""})
+    # "SCMU": of a submodule a tree holds the id of a commit, not that commit itself, nor what is modified there.
+    return tuple(row.path for row in status.rows if row.is_nested or row.submodule not in {b"N...", b"S..."})
 
 
 def _write_tree(location: RepositoryLocation, status: StatusOutput, timeout_seconds: float) -> str:

@@ -122,7 +122,8 @@ def _digest_descriptor(descriptor: int, size: int, deadline: float) -> tuple[str
     if time.monotonic() > deadline:
         raise DeadlinePassed
     if size < CHUNK_BYTES:
-        content = os.read(descriptor, CHUNK_BYTES)
+        # One byte more than expected shows a file that grew; a full chunk would cost more than the reading.
+        content = os.read(descriptor, size + 1)
         return sha256(content).hexdigest(), len(content)
     digest = sha256()
     buffer = memoryview(bytearray(CHUNK_BYTES))

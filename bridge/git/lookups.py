@@ -13,20 +13,22 @@ from bridge.git.repository import RepositoryLocation
 def ignored_paths(
     location: RepositoryLocation, paths: Collection[bytes], *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
 ) -> frozenset[bytes]:
-    """Return those paths that git ignores; a tracked path is never ignored.
+    """Return those paths that git ignores; a tracked path is never ignored, nor is one that is not this repository's.
 
     Raises
     ------
     GitFailed, GitTimedOut, GitMissing
         If git cannot answer.
     """
-    if not paths:
+    # git refuses to say anything about the others as soon as one of them is beyond a symlink or in a submodule.
+    own = [path for path in paths if is_own(location, path)]
+    if not own:
         return frozenset()
     output = run_git(
         ["check-ignore", "-z", "--stdin"],
         cwd=location.root,
         timeout_seconds=timeout_seconds,
-        stdin=b"".join([_safe(path) + b"\0" for path in paths]),
+        stdin=b"".join([_safe(path) + b"\0" for path in own]),
         accepted=(0, 1),
     )
     return frozenset(path.removeprefix(b"./") for path in output.stdout.split(b"\0") if path)
@@ -90,6 +92,16 @@ def _quoted(path: bytes) -> bytes:
 
 def _octal(path: bytes) -> Iterable[bytes]:
     return (b"\\%03o" % byte if byte < 0x20 or byte >= 0x7F or byte in b'"\\' else bytes([byte]) for byte in path)
+
+
+def is_own(location: RepositoryLocation, path: bytes) -> bool:
+    """Return whether a path can be this worktree's: no folder of it is a symlink or a repository of its own."""
+    folder = os.fsencode(location.root)
+    for part in path.split(b"/")[:-1]:
+        folder = os.path.join(folder, part)
+        if os.path.islink(folder) or os.path.lexists(os.path.join(folder, b".git")):
+            return False
+    return True
 
 
 def is_plain_file(location: RepositoryLocation, path: bytes) -> bool:

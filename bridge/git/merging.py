@@ -191,6 +191,7 @@ def _merge(location: RepositoryLocation, commit: str, timeout_seconds: float) ->
         ],
         cwd=location.root,
         timeout_seconds=timeout_seconds,
+        may_prompt=True,
     )
 
 

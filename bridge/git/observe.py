@@ -16,11 +16,18 @@ from pathlib import Path
 from bridge.foundation.clock import Clock, format_timestamp
 from bridge.foundation.hashing import digest_hex
 from bridge.git import contents, porcelain
-from bridge.git.errors import BareRepository, GitFailed, GitMissing, GitTimedOut, NotARepository
+from bridge.git.errors import GitFailed, GitMissing, GitTimedOut, NotARepository
 from bridge.git.manifest import ABSENT_MODE, ContentKind, Manifest, ManifestRow
 from bridge.git.meaning import MeaningSettings, meaning_settings
 from bridge.git.paths import display_path, plain_path
-from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, child_environment, run_git, stderr_tail
+from bridge.git.process import (
+    DEFAULT_TIMEOUT_SECONDS,
+    GitOutput,
+    begin_git,
+    child_environment,
+    run_git,
+    stderr_tail,
+)
 from bridge.git.repository import RepositoryLocation, discover, read_pointer
 from bridge.git.unobserved import unobserved_paths
 from bridge.semantics.stamps import UNBORN, RepositoryState, Stamp, UnknownReason
@@ -33,6 +40,8 @@ MAX_NESTED_DEPTH = 16
 STATUS_COMMAND = (
     "-c",
     "status.showStash=false",
+    "-c",
+    "status.relativePaths=false",
     "status",
     "--porcelain=v2",
     "-z",
@@ -104,11 +113,13 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One reading of a worktree: its status output and manifest."""
+    """One reading of a worktree."""
 
+    location: RepositoryLocation
     status: porcelain.StatusOutput
     manifest: Manifest
     settings: MeaningSettings
+    operation: str | None
 
 
 class _Unknown(Exception):
@@ -128,6 +139,8 @@ class _Run:
     deadline: float
     timeout_seconds: float
     environment: dict[str, str] = field(default_factory=child_environment)
+    #: Where the outermost repository is, once that is known.
+    location: RepositoryLocation | None = None
 
     def remaining(self) -> float:
         seconds = self.deadline - time.monotonic()
@@ -159,17 +172,15 @@ def observe(
     """
     observed_at = clock.now()
     run = _Run(time.monotonic() + timeout_seconds, timeout_seconds)
-    location: RepositoryLocation | None = None
+    if path is None or not os.path.exists(path):
+        detail = None if path is None else f"{str(path)!r} does not exist"
+        return Observation(None, None, observed_at, UnknownReason.NO_PATH, detail=detail)
     try:
-        if path is None or not os.path.exists(path):
-            raise _Unknown(UnknownReason.NO_PATH, detail=None if path is None else f"{str(path)!r} does not exist")
-        location = _discover(path, run)
-        seen = _look(location, run, depth=0)
-        state = _state(location, seen)
-        hidden = _unobserved(location, run) if include_unobserved else ()
+        seen = _look(path if os.path.isdir(path) else path.parent, run, depth=0)
+        hidden = _unobserved(seen.location, run) if include_unobserved else ()
     except _Unknown as unknown:
-        return Observation(None, None, observed_at, unknown.reason, unknown.path, unknown.detail, location=location)
-    return Observation(state, seen.manifest, observed_at, unobserved=hidden, location=location)
+        return Observation(None, None, observed_at, unknown.reason, unknown.path, unknown.detail, location=run.location)
+    return Observation(_state(seen), seen.manifest, observed_at, unobserved=hidden, location=seen.location)
 
 
 def _discover(path: Path, run: _Run) -> RepositoryLocation:
@@ -177,8 +188,8 @@ def _discover(path: Path, run: _Run) -> RepositoryLocation:
         location = discover(path, timeout_seconds=run.remaining())
     except NotARepository as error:
         raise _Unknown(UnknownReason.NOT_A_REPOSITORY, detail=error.message) from error
-    except (GitFailed, GitTimedOut, GitMissing) as error:
-        raise _from_git(error, run) from error
+    if run.location is None:
+        run.location = location
     if location.is_bare:
         raise _Unknown(UnknownReason.BARE_REPOSITORY, detail=f"{str(path)!r} has no work tree")
     return location
@@ -191,13 +202,13 @@ def _unobserved(location: RepositoryLocation, run: _Run) -> tuple[bytes, ...]:
         raise _from_git(error, run) from error
 
 
-def _state(location: RepositoryLocation, seen: _Seen) -> RepositoryState:
+def _state(seen: _Seen) -> RepositoryState:
     return RepositoryState(
-        repository_id=location.repository_id,
-        worktree_id=location.worktree_id,
+        repository_id=seen.location.repository_id,
+        worktree_id=seen.location.worktree_id,
         head=UNBORN if seen.status.head is None else seen.status.head.decode("ascii"),
-        ref=_ref(location, seen.status.branch),
-        operation=operation_in_progress(location),
+        ref=_ref(seen.location, seen.status.branch),
+        operation=seen.operation,
         dirty_hash=seen.manifest.dirty_hash,
         settings_digest=seen.settings.digest,
     )
@@ -234,19 +245,18 @@ def operation_in_progress(location: RepositoryLocation) -> str | None:
     return "bisect" if "BISECT_LOG" in names else None
 
 
-def _look(location: RepositoryLocation, run: _Run, *, depth: int) -> _Seen:
-    """Read the worktree; anew, a few times, when a listed path moves under the reading."""
+def _look(folder: Path, run: _Run, *, depth: int) -> _Seen:
+    """Read the worktree that a folder lies in; anew, a few times, when a listed path moves under the reading."""
     previous = b""
     for attempt in range(1, OBSERVE_ATTEMPTS + 1):
         try:
-            settings = meaning_settings(location, run.environment, timeout_seconds=run.remaining())
-            output = _status(location, run)
+            location, settings, operation, output = _ask(folder, run)
+            is_stable, previous = output == previous, output
             status = porcelain.parse_status(output)
-            is_stable = output == previous
             rows = [
                 _row(location, row, run, settings=settings, depth=depth, is_stable=is_stable) for row in status.rows
             ]
-            return _Seen(status, Manifest.of(rows), settings)
+            return _Seen(location, status, Manifest.of(rows), settings, operation)
         except (GitFailed, GitTimedOut, GitMissing) as error:
             raise _from_git(error, run) from error
         except porcelain.PorcelainMalformed as error:
@@ -256,12 +266,23 @@ def _look(location: RepositoryLocation, run: _Run, *, depth: int) -> _Seen:
         except contents.ContentUnreadable as error:
             raise _Unknown(UnknownReason.UNREADABLE_PATH, path=error.path, detail=error.why) from error
         except contents.ContentVanished as error:
-            previous = output
             if attempt == OBSERVE_ATTEMPTS:
                 raise _Unknown(
                     UnknownReason.UNREADABLE_PATH, path=error.path, detail="it changes while it is read"
                 ) from error
     raise AssertionError("unreachable")
+
+
+def _ask(folder: Path, run: _Run) -> tuple[RepositoryLocation, MeaningSettings, str | None, bytes]:
+    """Run git status, and while it works find out what only takes reading a few small files."""
+    with begin_git(STATUS_COMMAND, cwd=folder, environment=run.environment) as running:
+        location = _discover(folder, run)
+        settings = meaning_settings(location, run.environment, timeout_seconds=run.remaining())
+        try:
+            operation = operation_in_progress(location)
+        except OSError as error:
+            raise _Unknown(UnknownReason.GIT_FAILED, detail=f"{location.git_dir}: {error.strerror}") from error
+        return location, settings, operation, _checked(running.finish(run.remaining()))
 
 
 def read_status(
@@ -279,7 +300,10 @@ def read_status(
     root = location.root
     run = _Run(time.monotonic() + timeout_seconds, timeout_seconds)
     try:
-        return porcelain.parse_status(_status(location, run))
+        output = run_git(
+            STATUS_COMMAND, cwd=location.run_directory, timeout_seconds=timeout_seconds, environment=run.environment
+        )
+        return porcelain.parse_status(_checked(output))
     except _Unknown as unknown:
         name = "" if unknown.path is None else f" about {display_path(unknown.path)}"
         raise GitFailed(
@@ -290,8 +314,7 @@ def read_status(
         raise GitFailed(f"git status in {str(root)!r} gave an answer that cannot be read: {error}.") from error
 
 
-def _status(location: RepositoryLocation, run: _Run) -> bytes:
-    output = run_git(STATUS_COMMAND, cwd=location.run_directory, timeout_seconds=run.remaining())
+def _checked(output: GitOutput) -> bytes:
     if output.stderr:
         _check_warnings(output.stderr)
     return output.stdout
@@ -378,10 +401,9 @@ def _nested(root: Path, row: porcelain.StatusRow, run: _Run, *, depth: int) -> t
             raise contents.ContentVanished(row.path)
         return ContentKind.UNINITIALISED, b""
     try:
-        location = _discover(folder, run)
-        if location.run_directory != folder.resolve():
+        if _discover(folder, run).run_directory != folder.resolve():
             raise _Unknown(UnknownReason.UNSUPPORTED_FEATURE, detail="its .git is not a git directory")
-        seen = _look(location, run, depth=depth)
+        seen = _look(folder, run, depth=depth)
     except _Unknown as unknown:
         inner = row.path if unknown.path is None else row.path + b"/" + unknown.path
         raise _Unknown(unknown.reason, path=inner, detail=unknown.detail) from unknown
@@ -389,7 +411,7 @@ def _nested(root: Path, row: porcelain.StatusRow, run: _Run, *, depth: int) -> t
     return ContentKind.REPOSITORY, digest_hex(head + b"\n" + seen.manifest.dirty_hash.encode()).encode()
 
 
-def _from_git(error: GitFailed | GitTimedOut | GitMissing | BareRepository, run: _Run) -> _Unknown:
+def _from_git(error: GitFailed | GitTimedOut | GitMissing, run: _Run) -> _Unknown:
     if isinstance(error, GitTimedOut):
         return _Unknown(UnknownReason.TIMED_OUT, detail=run.limit_text())
     detail = str(error.details.get("stderr") or error.message)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,8 +47,11 @@ BASE_OPTIONS = (
 )
 #: How long git may take to remove its lock files after SIGTERM before it is killed.
 GRACE_SECONDS = 2.0
+_EXIT_POLL_SECONDS = 0.001
 #: How much of the end of stderr an error carries.
 STDERR_TAIL_BYTES = 2_000
+#: Most that one read takes from a pipe; the kernel's own buffer is rarely larger.
+PIPE_BYTES = 65_536
 #: Time limit of one call unless the caller gives another.
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
@@ -106,6 +111,8 @@ def run_git(
     extra_environment: Mapping[str, str] | None = None,
     keep: Collection[str] = (),
     accepted: Collection[int] = (0,),
+    environment: Mapping[str, str] | None = None,
+    may_prompt: bool = False,
 ) -> GitOutput:
     """Run ``git ARGUMENTS`` in ``cwd`` and return what it wrote.
 
@@ -121,6 +128,11 @@ def run_git(
         Further ``GIT_*`` variables to inherit.
     accepted
         Exit statuses that are answers, not failures.
+    environment
+        A whole environment made by :func:`child_environment` before, for callers that run git often.
+    may_prompt
+        Whether git may start programs that talk to other machines (filters that fetch): they are then kept from
+        our terminal, and fail where they would ask for a password.
 
     Raises
     ------
@@ -131,21 +143,69 @@ def run_git(
     GitFailed
         If git ended with a status outside ``accepted`` or could not be started in ``cwd``.
     """
-    command = ["git", *BASE_OPTIONS, *arguments]
-    process = _start(command, cwd, child_environment(extra_environment, keep=keep), has_stdin=stdin is not None)
-    with process:
+    with begin_git(
+        arguments,
+        cwd=cwd,
+        environment=child_environment(extra_environment, keep=keep) if environment is None else environment,
+        has_stdin=stdin is not None,
+        may_prompt=may_prompt,
+    ) as running:
+        return running.finish(timeout_seconds, stdin=stdin, accepted=accepted)
+
+
+class RunningGit:
+    """A git process that was started; leaving the ``with`` block ends it if it has not ended."""
+
+    def __init__(self, process: subprocess.Popen[bytes], arguments: Sequence[str | bytes | Path], cwd: Path) -> None:
+        self._process = process
+        self._arguments = arguments
+        self._cwd = cwd
+
+    def __enter__(self) -> RunningGit:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.returncode is None:
+            _end_group(self._process)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None and not pipe.closed:
+                pipe.close()
+
+    def finish(
+        self, timeout_seconds: float, *, stdin: bytes | None = None, accepted: Collection[int] = (0,)
+    ) -> GitOutput:
+        """Wait for the end and return what git wrote. Parameters and errors as for :func:`run_git`."""
         try:
-            stdout, stderr = process.communicate(stdin, timeout=timeout_seconds)
+            if stdin is None:
+                stdout, stderr = _collect(self._process, timeout_seconds)
+            else:
+                stdout, stderr = self._process.communicate(stdin, timeout=timeout_seconds)
         except subprocess.TimeoutExpired as error:
-            _end_group(process)
-            raise timed_out(arguments, cwd, timeout_seconds) from error
-        except BaseException:
-            _end_group(process)
-            raise
-    output = GitOutput(stdout, stderr, process.returncode)
-    if output.status not in accepted:
-        raise failed(output, arguments, cwd)
-    return output
+            raise timed_out(self._arguments, self._cwd, timeout_seconds) from error
+        output = GitOutput(stdout, stderr, self._process.returncode)
+        if output.status not in accepted:
+            raise failed(output, self._arguments, self._cwd)
+        return output
+
+
+def begin_git(
+    arguments: Sequence[str | bytes | Path],
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    has_stdin: bool = False,
+    may_prompt: bool = False,
+) -> RunningGit:
+    """Start ``git ARGUMENTS``, for callers with something to do in the meantime.
+
+    Raises
+    ------
+    GitMissing, GitFailed
+        If it could not be started.
+    """
+    command = ["git", *BASE_OPTIONS, *arguments]
+    process = _start(command, cwd, environment, has_stdin=has_stdin, may_prompt=may_prompt)
+    return RunningGit(process, arguments, cwd)
 
 
 @contextlib.contextmanager
@@ -170,7 +230,8 @@ def stream_git(
 
     def expire() -> None:
         expired.set()
-        _end_group(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
     timer = threading.Timer(timeout_seconds, expire)
     timer.daemon = True
@@ -182,6 +243,7 @@ def stream_git(
             yield process.stdout
         finally:
             timer.cancel()
+            timer.join()  # the process is not reaped while the timer may still send it a signal
             _end_group(process)
             if expired.is_set():
                 raise timed_out(arguments, cwd, timeout_seconds)
@@ -217,10 +279,12 @@ def _start(
     *,
     has_stdin: bool,
     keep_stderr: bool = True,
+    may_prompt: bool = False,
 ) -> subprocess.Popen[bytes]:
     try:
-        # A session of its own: git cannot prompt on a terminal, Ctrl-C reaches it only through us, and filters
-        # that it starts can be ended with it.
+        # A group of its own: Ctrl-C reaches git only through us, and filters that it starts can be ended with it.
+        # A session of its own would also keep ssh and the like from prompting on our terminal, but on Linux it is
+        # a scheduling group too (sched_autogroup): on a busy machine a status took twice as long in one.
         return subprocess.Popen(
             command,
             cwd=cwd,
@@ -228,7 +292,8 @@ def _start(
             stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if keep_stderr else subprocess.DEVNULL,
-            start_new_session=True,
+            start_new_session=may_prompt,
+            process_group=None if may_prompt else 0,
         )
     except OSError as error:
         if isinstance(error, FileNotFoundError) and cwd.is_dir():
@@ -238,15 +303,72 @@ def _start(
         ) from error
 
 
+def _collect(process: subprocess.Popen[bytes], timeout_seconds: float) -> tuple[bytes, bytes]:
+    """Return both outputs of a process that reads nothing, once it has ended.
+
+    ``Popen.communicate`` with a time limit waits for the end by sleeping 0.5 ms and more between looks, which is a
+    fifth of a small status. A descriptor of the process itself can be polled with its pipes; and something that
+    git left behind with our pipes in its hands does not hold us up.
+    """
+    if process.stdout is None or process.stderr is None:
+        raise AssertionError("both outputs are pipes")
+    if not hasattr(os, "pidfd_open"):
+        return process.communicate(timeout=timeout_seconds)
+    try:
+        ended = os.pidfd_open(process.pid)
+    except OSError:  # a kernel or sandbox without it
+        return process.communicate(timeout=timeout_seconds)
+    deadline = time.monotonic() + timeout_seconds
+    parts: dict[int, list[bytes]] = {process.stdout.fileno(): [], process.stderr.fileno(): []}
+    poller = select.poll()
+    for descriptor in (*parts, ended):
+        poller.register(descriptor, select.POLLIN)
+    try:
+        _drain(poller, parts, ended, deadline)
+    finally:
+        os.close(ended)
+    process.wait()
+    stdout, stderr = parts.values()
+    return b"".join(stdout), b"".join(stderr)
+
+
+def _drain(poller: select.poll, parts: dict[int, list[bytes]], ended: int, deadline: float) -> None:
+    """Read into ``parts`` until the process has ended and its pipes hold nothing more."""
+    has_ended = False
+    while True:
+        remaining = deadline - time.monotonic()
+        ready = poller.poll(0 if has_ended else max(0.0, remaining * 1_000))
+        if not ready and has_ended:
+            return
+        if not ready and remaining <= 0:
+            raise subprocess.TimeoutExpired("git", 0)
+        for descriptor, _ in ready:
+            if descriptor == ended:
+                has_ended = True
+                poller.unregister(ended)
+            elif chunk := os.read(descriptor, PIPE_BYTES):
+                parts[descriptor].append(chunk)
+            else:
+                poller.unregister(descriptor)
+
+
 def _end_group(process: subprocess.Popen[bytes]) -> None:
     """End a git process and what it started; first politely, so that git removes its lock files."""
-    for number, patience in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, None)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        try:
-            process.wait(timeout=patience)
-        except subprocess.TimeoutExpired:
-            continue
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + GRACE_SECONDS
+    # Not reaped before the last signal: until then its id, which is the group's, belongs to nobody else.
+    while time.monotonic() < deadline and not _has_exited(process.pid):
+        time.sleep(_EXIT_POLL_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _has_exited(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
 def _name(arguments: Sequence[str | bytes | Path]) -> str:

@@ -28,6 +28,8 @@ class ObstacleReason(StrEnum):
     OPERATION_IN_PROGRESS = "operation_in_progress"
     #: The index hides files that are on the disk; they may differ unseen.
     HIDDEN_FILES = "hidden_files"
+    #: It has submodules checked out, whose repositories go with it.
+    SUBMODULES = "submodules"
     #: Somebody locked it.
     LOCKED = "locked"
     #: git or the disk could not tell.
@@ -88,6 +90,9 @@ def removal_obstacles(
         operation = operation_in_progress(inner)
         if operation is not None:
             found.append(Obstacle(ObstacleReason.OPERATION_IN_PROGRESS, f"A {operation} is in progress."))
+        if inner.is_linked and (inner.git_dir / "modules").exists():
+            detail = "Submodules are checked out in it; their commits may be nowhere else."
+            found.append(Obstacle(ObstacleReason.SUBMODULES, detail))
         found += _hidden(inner, timeout_seconds)
         found += _uncommitted(inner, preserved, timeout_seconds)
         status = read_status(inner, timeout_seconds=timeout_seconds)

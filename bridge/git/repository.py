@@ -133,15 +133,19 @@ def _at(folder: str, timeout_seconds: float) -> RepositoryLocation | None:
     """Return the repository whose top level, or whose git directory, is exactly this folder."""
     dot_git = os.path.join(folder, ".git")
     try:
-        mode = os.stat(dot_git).st_mode
+        mode = os.lstat(dot_git).st_mode
+        is_real = not stat.S_ISLNK(mode)
+        if not is_real:
+            mode = os.stat(dot_git).st_mode
     except OSError:
-        mode = 0
+        mode, is_real = 0, True
     if stat.S_ISREG(mode):
         return _linked(folder, dot_git, timeout_seconds)
     if stat.S_ISDIR(mode):
-        common = _common_dir(dot_git)
+        git_dir = dot_git if is_real else os.path.realpath(dot_git)
+        common = _common_dir(git_dir)
         if common is not None:
-            return _located(folder, os.path.realpath(dot_git), common, timeout_seconds)
+            return _located(folder, git_dir, common, timeout_seconds)
     common = _common_dir(folder)
     if common is None:
         return None
@@ -165,7 +169,7 @@ def _linked(folder: str, dot_git: str, timeout_seconds: float) -> RepositoryLoca
 
 
 def _common_dir(git_dir: str) -> str | None:
-    """Return the shared git directory if ``git_dir`` is a git directory by git's own three signs."""
+    """Return the shared git directory if ``git_dir`` (a real path) is a git directory by git's own three signs."""
     head = os.path.join(git_dir, "HEAD")
     content = read_pointer(head)
     if content is None:
@@ -180,7 +184,7 @@ def _common_dir(git_dir: str) -> str | None:
     common = git_dir if pointer is None else os.path.join(git_dir, os.fsdecode(pointer.rstrip(b"\r\n")))
     if not os.path.isdir(os.path.join(common, "objects")) or not os.path.isdir(os.path.join(common, "refs")):
         return None
-    return os.path.realpath(common)
+    return git_dir if pointer is None else os.path.realpath(common)
 
 
 def _located(folder: str, git_dir: str, common: str, timeout_seconds: float) -> RepositoryLocation:

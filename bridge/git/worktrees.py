@@ -226,6 +226,7 @@ def _add(location: RepositoryLocation, path: Path, arguments: list[str], timeout
             ["-c", "submodule.recurse=false", "worktree", "add", "--quiet", *arguments],
             cwd=location.run_directory,
             timeout_seconds=timeout_seconds,
+            may_prompt=True,
         )
     except GitFailed as error:
         words = str(error.details.get("stderr", ""))

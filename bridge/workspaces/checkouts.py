@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
+
+import structlog
 
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.ids import require_safe_id
+from bridge.git.paths import plain_path
+from bridge.git.process import DEFAULT_TIMEOUT_SECONDS
 from bridge.git.removal import Obstacle, ObstacleReason, removal_obstacles
 from bridge.git.repository import RepositoryLocation, discover
 from bridge.git.worktrees import add_detached, find_worktree, remove_worktree
 from bridge.storage.transaction import Transaction
 from bridge.workspaces import store
+from bridge.workspaces.inclusion import copy_included
 from bridge.workspaces.models import Workspace, WorkspaceKind, WorkspaceStatus, folder_of, shown_folder
+from bridge.workspaces.wording import kept_reason
 
 #: Digits of the repository id that name its folder below the worktrees directory.
 REPOSITORY_DIGITS = 12
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What became of a worktree that is no longer needed.
+
+    Parameters
+    ----------
+    kept_because
+        Why it stays, in words for people; None if it is gone.
+    obstacles
+        The same, for programs.
+    """
+
+    kept_because: str | None
+    obstacles: tuple[Obstacle, ...] = ()
 
 
 def reserve(
@@ -71,16 +96,30 @@ def reserve(
 def create(parent: RepositoryLocation, workspace: Workspace) -> RepositoryLocation:
     """Make the worktree of a reserved workspace at its base commit, detached; return its verified location.
 
+    The files that the parent's ``.worktreeinclude`` names are copied into it
+    (:func:`bridge.workspaces.inclusion.copy_included`).
+
     Raises
     ------
     CommitMissing, WorktreePathTaken, WorktreeMismatch, GitFailed
         What :func:`bridge.git.worktrees.add_detached` raises; nothing is left behind then.
+    IncludeRefused
+        If a file that should be copied cannot be; the worktree was removed again.
     """
     if workspace.base_commit is None:
         raise ValueError("a worker's workspace has a base commit")
     folder = workspace.folder
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return add_detached(parent, folder, workspace.base_commit)
+    made = add_detached(parent, folder, workspace.base_commit)
+    try:
+        included = copy_included(parent, made)
+    except BaseException:
+        # Nothing has run in it: it holds a commit and copies.
+        remove_worktree(parent, folder, is_forced=True)
+        raise
+    for path, why in included.skipped:
+        _log.warning("a file was not copied", action="include_skipped", path=plain_path(path), why=why)
+    return made
 
 
 def activate(tx: Transaction, workspace: Workspace, location: RepositoryLocation, moment: str) -> Workspace:
@@ -124,6 +163,33 @@ def obstacles(
         preserved=preserved,
         timeout_seconds=timeout_seconds,
     )
+
+
+def release(
+    workspace: Workspace,
+    *,
+    kept_in: tuple[str, ...] = (),
+    preserved: str | None = None,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+) -> Release:
+    """Remove a worktree if that is proven to lose nothing; else leave it as it is and say why.
+
+    The proof is taken right before the removal. Recording the outcome (:func:`free`, :func:`keep`) is the caller's.
+
+    Parameters
+    ----------
+    kept_in, preserved
+        As for :func:`obstacles`.
+    """
+    found = obstacles(workspace, kept_in=kept_in, preserved=preserved, timeout_seconds=timeout_seconds)
+    if found:
+        return Release(kept_reason(found), tuple(found))
+    try:
+        # git refuses by itself what is modified or untracked; only a preserved worktree may hold such files.
+        remove(workspace, is_forced=preserved is not None)
+    except BridgeError as error:
+        return Release(error.message, (Obstacle(ObstacleReason.INSPECTION_FAILED, error.message),))
+    return Release(None)
 
 
 def remove(workspace: Workspace, *, is_forced: bool) -> None:

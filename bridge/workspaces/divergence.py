@@ -17,7 +17,7 @@ from typing import Any, Final
 from bridge.git.contents import ContentUnreadable, ContentVanished, DeadlinePassed, digest_content
 from bridge.git.errors import GitFailed, GitMissing, GitTimedOut
 from bridge.git.history import ChangedPath, HeadRelation, RelationKind, changed_paths, head_relation
-from bridge.git.lookups import blob_ids, ignored_paths, is_plain_file, size_of
+from bridge.git.lookups import blob_ids, ignored_paths, is_own, is_plain_file, size_of
 from bridge.git.manifest import ContentKind, Manifest
 from bridge.git.observe import Observation
 from bridge.git.paths import plain_path
@@ -297,7 +297,8 @@ class _Comparison:
     def _disk(self, paths: Sequence[bytes]) -> dict[bytes, DiskFact]:
         root = os.fsencode(self.location.root)
         deadline = time.monotonic() + self.timeout_seconds
-        facts = {path: _disk_fact(root, path, deadline) for path in paths}
+        nothing = DiskFact(is_present=False)
+        facts = {path: _disk_fact(root, path, deadline) if is_own(self.location, path) else nothing for path in paths}
         present = [path for path, fact in facts.items() if fact.is_present]
         for path in ignored_paths(self.location, present, timeout_seconds=self.timeout_seconds):
             known = facts[path]
@@ -308,14 +309,17 @@ class _Comparison:
         """Return files listed now whose blob id may show that their content is not new."""
         listed_then = {row.path for row in facts.then.rows}
         files = [row for row in facts.now.rows if row.content_kind is ContentKind.FILE and row.worktree_status != b"."]
+        files = [row for row in files if row.path not in listed_then]
+        # What HEAD had can be on the disk although the path is listed, if HEAD or the index moved under it.
         moved = {changed.path for changed in commits or () if changed.status != "A"}
         moved |= {changed.old_path for changed in commits or () if changed.old_path is not None}
-        wanted = [row.path for row in files if row.path in moved and row.path not in listed_then]
+        moved |= {row.path for row in facts.now.rows if row.is_staged}
+        wanted = [row.path for row in files if row.path in moved]
         has_vanished = any(not row.is_present for row in facts.now.rows) or any(
             not fact.is_present for fact in facts.disk.values()
         )
         if has_vanished:
-            wanted += [row.path for row in files if row.is_untracked and row.path not in listed_then]
+            wanted += [row.path for row in files if row.is_untracked]
         return list(dict.fromkeys(wanted))[:MAX_HASHED_FILES]
 
     def _blobs(self, paths: Sequence[bytes]) -> dict[bytes, str]:

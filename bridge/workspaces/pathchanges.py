@@ -247,13 +247,22 @@ class _Comparison:
         step = self.steps.get(path)
         if before.row is not None:
             return self._is_same_unlisted(path, before.row, step)
-        if after.row is None or step is None or step.old is None:
-            return False
-        # Clean then, listed now, and HEAD went from under it: a reset that kept the files.
-        return _is_blob(after.row, step.old, self.facts.blobs.get(path))
+        # Clean then: what HEAD had. A reset that keeps the files, or taking them out of the index, changes none.
+        version = self._version_then(path)
+        return (
+            after.row is not None and version is not None and _is_blob(after.row, version, self.facts.blobs.get(path))
+        )
+
+    def _version_then(self, path: bytes) -> _Version | None:
+        """Return what HEAD had then at a path that was not listed then."""
+        step = self.steps.get(path)
+        if step is not None:
+            return step.old
+        rows = self.now.get(path, ())
+        return next((_Version(_text(row.modes[0]), _head_id(row)) for row in rows if _head_id(row)), None)
 
     def _is_same_unlisted(self, path: bytes, row: ManifestRow, step: _Step | None) -> bool:
-        if step is not None and step.new is not None and step.new.mode != row.worktree_mode.decode("ascii"):
+        if step is not None and step.new is not None and step.new.mode != _text(row.worktree_mode):
             return False
         if row.content_kind is ContentKind.REPOSITORY:
             if step is None or step.new is None:
@@ -288,7 +297,7 @@ class _Comparison:
             row = _present(self.then.get(path, ()))
             step = self.steps.get(path)
             if row is not None:
-                own.add(row.content_digest.decode("ascii"))
+                own.add(_text(row.content_digest))
             elif step is not None and step.old is not None:
                 own.add(step.old.object_id)
             else:
@@ -304,9 +313,9 @@ class _Comparison:
                 continue
             own = {self.facts.blobs.get(path, "")}
             if row is not None:
-                own.add(row.content_digest.decode("ascii"))
+                own.add(_text(row.content_digest))
                 if len(row.object_ids) == 2 and row.worktree_status == b".":
-                    own.add(row.object_ids[1].decode("ascii"))
+                    own.add(_text(row.object_ids[1]))
             marks[path] = own - {"", _EMPTY_FILE.decode(), *_EMPTY_BLOBS}
         return marks
 
@@ -383,18 +392,22 @@ def _content(row: ManifestRow) -> tuple[ContentKind, bytes, bytes]:
 
 
 def _is_blob(row: ManifestRow, version: _Version, blob: str | None) -> bool:
-    if version.mode != row.worktree_mode.decode("ascii"):
+    if version.mode != _text(row.worktree_mode):
         return False
     if row.content_kind is ContentKind.REPOSITORY:
         clean = digest_hex(f"{version.object_id}\n{CLEAN_DIRTY_HASH}".encode())
         return version.mode == _REPOSITORY_MODE and row.content_digest == clean.encode()
     if row.worktree_status == b"." and len(row.object_ids) == 2:
-        return row.object_ids[1].decode("ascii") == version.object_id
+        return _text(row.object_ids[1]) == version.object_id
     return blob == version.object_id
 
 
+def _text(value: bytes) -> str:
+    return value.decode("ascii")
+
+
 def _head_id(row: ManifestRow) -> str:
-    return row.object_ids[0].decode("ascii") if len(row.object_ids) == 2 and row.is_in_head else ""
+    return _text(row.object_ids[0]) if len(row.object_ids) == 2 and row.is_in_head else ""
 
 
 def _matches(old: Mapping[bytes, set[str]], new: Mapping[bytes, set[str]]) -> list[tuple[bytes, bytes]]:

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from bridge.git.history import HeadRelation, RelationKind
 from bridge.git.paths import display_path
+from bridge.git.removal import Obstacle, ObstacleReason
 from bridge.semantics.stamps import UNBORN, UnknownReason
 from bridge.workspaces.divergence import Divergence, DivergenceReport, Identity, Side, Unknown
 from bridge.workspaces.pathchanges import Change, PathDifference
@@ -67,7 +68,9 @@ def one_line(report: DivergenceReport, *, reference: str | None = None, was_agen
         return _unknown_line(report)
     if report.divergence is Divergence.ALIGNED:
         return f"files are as they were at this conversation's last turn ({_place(report)})"
-    facts = [fact for fact in (_identity_fact(report), _head_short(report.head), *_switches(report)) if fact]
+    head = _head_short(report.head)
+    facts = [_identity_fact(report), f"HEAD is {head}" if head else "", *_switches(report)]
+    facts = [fact for fact in facts if fact]
     if report.changes:
         facts.append(_paths_short(report))
     elif not report.are_paths_complete:
@@ -108,6 +111,33 @@ def agent_text(report: DivergenceReport, limit: int = START_LIMIT) -> str:
     return text.text
 
 
+def kept_reason(obstacles: Sequence[Obstacle]) -> str:
+    """Return why a worktree stays, such as ``1 unmerged commit, 2 uncommitted files``.
+
+    What git or the disk could not tell is said in its own words.
+    """
+    return ", ".join(_obstacle(obstacle) for obstacle in obstacles)
+
+
+def kept_line(name: str, reason: str) -> str:
+    """Return the line that tells a person that a task's worktree stays, and what can be done about it."""
+    return f"kept: worktree of {name}: {reason}. Adopt, discard, or open it: bridge task path {name}"
+
+
+def _obstacle(obstacle: Obstacle) -> str:
+    counted = _COUNTED.get(obstacle.reason)
+    if counted is not None and obstacle.count:
+        return _count(obstacle.count, counted)
+    if obstacle.reason is ObstacleReason.INSPECTION_FAILED:
+        return f"it could not be inspected ({quoted_text(obstacle.detail, MAX_DETAIL)})"
+    return f"{obstacle.detail[:1].lower()}{obstacle.detail[1:]}".removesuffix(".")
+
+
+_COUNTED: Final = {
+    ObstacleReason.UNMERGED_COMMITS: "unmerged commit",
+    ObstacleReason.UNCOMMITTED_FILES: "uncommitted file",
+    ObstacleReason.HIDDEN_FILES: "hidden file",
+}
 #: Characters kept free for the file names when the first sentences are long.
 _RESERVED_FOR_PATHS: Final = 80
 
@@ -129,17 +159,19 @@ class _Text:
         self.text += f" {sentence}" if self.text else sentence
         return True
 
-    def listing(self, head: str, things: Sequence[T], tell: Callable[[T], str], tail: str) -> bool:
-        """Add ``head thing, thing, … and N more tail`` with as many things as fit; nothing if not one does."""
+    def listing(self, head: str, things: Sequence[T], tell: Callable[[T], str], tail: str, *, noun: str = "") -> bool:
+        """Add ``head thing, thing, … and N more noun tail`` with as many things as fit; nothing if not one does."""
         shown: list[str] = []
         sentence = ""
         for thing in things:
             shown.append(tell(thing))
             rest = len(things) - len(shown)
-            longer = head + ", ".join(shown) + (f" and {rest} more" if rest else "") + tail
-            if len(longer) > self.room:
+            names = head + ", ".join(shown)
+            if len(names) + len(tail) > self.room:
                 break
-            sentence = longer
+            # With the last one "and 1 more" goes, which can make the whole shorter: so no break on this.
+            longer = names + (f" and {rest} more{noun}" if rest else "") + tail
+            sentence = longer if len(longer) <= self.room else sentence
         return self.sentence(sentence)
 
 
@@ -151,7 +183,7 @@ def _tell_used(text: _Text, report: DivergenceReport) -> None:
         count = _count(len(outdated), "file")
         head = f"{count} you read or edited changed after your last turn: "
         tail = ". What you remember of them is out of date; reading them again first avoids undoing that work."
-        if not text.listing(head, outdated, _told, tail):
+        if not (text.listing(head, outdated, _told, tail) or text.listing(head, outdated, _told, ".")):
             text.sentence(f"{count} you read or edited changed after your last turn.")
     only_status = [difference for difference in used if not difference.is_content_changed]
     if only_status:
@@ -166,7 +198,7 @@ def _tell_others(text: _Text, report: DivergenceReport) -> None:
         head = f"Also changed, {_count(len(others), 'other path')}: "
         is_few = len(others) <= _MAX_OTHERS_NAMED
         if not (is_few and text.listing(head, others, _told, ".")) and not text.listing(
-            head, report.folders, _told_folder, "."
+            head, report.folders, _told_folder, ".", noun=" places"
         ):
             text.sentence(f"Also changed: {_count(len(others), 'other path')}.")
     if generated:
@@ -249,18 +281,19 @@ def _switches(report: DivergenceReport) -> list[str]:
 
 
 def _head_short(relation: HeadRelation | None) -> str:
+    """Return where HEAD is, seen from where it was, as words that follow "HEAD is"; empty if it is the same."""
     if relation is None:
         return ""
     least = "at least " if relation.is_cut else ""
     ahead, behind = _count(relation.ahead, "commit"), _count(relation.behind, "commit")
     return {
         RelationKind.SAME: "",
-        RelationKind.AHEAD: f"HEAD is {least}{ahead} ahead",
-        RelationKind.BEHIND: f"HEAD is {least}{behind} behind",
-        RelationKind.DIVERGED: f"HEAD is {least}{ahead} ahead and {behind} behind",
-        RelationKind.REWRITTEN: f"HEAD was rewritten (now {_id(relation.rewritten_as or '')})",
-        RelationKind.UNRELATED: "HEAD is in an unrelated history",
-        RelationKind.MISSING: "the earlier HEAD is no longer in the repository",
+        RelationKind.AHEAD: f"{least}{ahead} ahead",
+        RelationKind.BEHIND: f"{least}{behind} behind",
+        RelationKind.DIVERGED: f"{least}{ahead} ahead and {behind} behind",
+        RelationKind.REWRITTEN: f"rewritten (the earlier commit is {_id(relation.rewritten_as or '')} now)",
+        RelationKind.UNRELATED: "in an unrelated history",
+        RelationKind.MISSING: "at another commit, the earlier one is no longer in the repository",
     }[relation.kind]
 
 
@@ -268,8 +301,7 @@ def _head_sentence(report: DivergenceReport) -> str:
     relation, then, now = report.head, report.then, report.now
     if relation is None or then is None or now is None or relation.kind is RelationKind.SAME:
         return ""
-    short = _head_short(relation)
-    return f"HEAD was {_id(then.head)}, now it is {_id(now.head)}: {short.removeprefix('HEAD ')}."
+    return f"HEAD was {_id(then.head)} and is {_id(now.head)}: {_head_short(relation)}."
 
 
 def _commits_sentence(relation: HeadRelation | None) -> str:

@@ -57,6 +57,7 @@ class DelegationRow(Row, table=True):
     id: str = Field(primary_key=True)
     plan_id: str | None = None
     name: str | None = None
+    position: int = 0
     parent_session_id: str
     request_entry_id: str | None = None
     result_entry_id: str | None = None

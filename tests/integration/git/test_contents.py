@@ -90,18 +90,26 @@ def test_a_path_that_vanishes_after_the_status_is_looked_at_anew(repository, loo
     from bridge.git import observe
 
     file = repository.write("short-lived", "x")
-    status = observe._status
+    checked = observe._checked
     calls = []
 
-    def status_then_remove(location, run):
-        if is_permanent:
-            file.write_text("x")
-        output = status(location, run)
+    def remove_after_the_status(output):
         calls.append(output)
         file.unlink(missing_ok=True)
-        return output
+        if is_permanent:
+            file.mkdir(exist_ok=True)
+        return checked(output)
 
-    monkeypatch.setattr(observe, "_status", status_then_remove)
+    def status_of_a_file(*arguments, **options):
+        if is_permanent:
+            if file.is_dir():
+                file.rmdir()
+            file.write_text("x")
+        return begin(*arguments, **options)
+
+    begin = observe.begin_git
+    monkeypatch.setattr(observe, "_checked", remove_after_the_status)
+    monkeypatch.setattr(observe, "begin_git", status_of_a_file)
     seen = look(repository.path)
     if is_permanent:
         assert seen.unknown is UnknownReason.UNREADABLE_PATH

@@ -297,6 +297,17 @@ def test_locks_operations_and_hidden_files_are_obstacles(repository, location, w
         remove_worktree(location, worker.path, is_forced=True)
 
 
+def test_submodules_checked_out_in_a_worktree_are_an_obstacle(repository, location, tmp_path):
+    """Their repositories lie in the worktree's own git directory and would go with it."""
+    repository.git("clone", "-q", ".", tmp_path / "library")
+    repository.git("submodule", "--quiet", "add", f"file://{tmp_path / 'library'}", "sub")
+    base = repository.commit("submodule")
+    add_detached(location, tmp_path / "worker", base)
+    assert removal_obstacles(location, tmp_path / "worker", base=base) == []
+    type(repository)(tmp_path / "worker").git("submodule", "--quiet", "update", "--init")
+    assert reasons(removal_obstacles(location, tmp_path / "worker", base=base)) == {ObstacleReason.SUBMODULES}
+
+
 def test_a_sparse_worktree_may_be_removed(repository, location, worker):
     worker.git("sparse-checkout", "set", "--no-cone", "a.txt")
     assert not (worker.path / "b.txt").exists()

@@ -414,6 +414,7 @@ def test_a_file_taken_out_of_the_index_appears_once(repository):
     stamped = Stamped(repository)
     repository.git("rm", "-q", "--cached", "a.txt")
     assert stamped.changes() == {b"a.txt": ("changed", "clean", "untracked")}
+    assert not by_path(stamped.report())[b"a.txt"].is_content_changed
 
 
 @pytest.mark.parametrize("how", ["git mv", "mv", "commit", "edited commit"])
@@ -468,6 +469,24 @@ def test_a_file_that_becomes_a_folder_and_a_symlink(repository):
         b"a.txt": ("vanished", "clean", "deleted"),
         b"a.txt/inner": ("appeared", "absent", "untracked"),
         b"b.txt": ("changed", "clean", "modified"),
+    }
+
+
+def test_a_folder_that_becomes_a_symlink_or_a_repository_takes_its_files_along(repository, tmp_path):
+    for folder in ("link", "nested"):
+        repository.write(f"{folder}/file", "1\n")
+    repository.write("log", "1\n")
+    stamped = Stamped(repository)
+    (repository.path / "link").rename(tmp_path / "target")
+    (repository.path / "link").symlink_to(tmp_path / "target")
+    repository.git("init", "-q", repository.path / "nested")
+    repository.write(".git/info/exclude", "log\n")
+    assert stamped.changes() == {
+        b"link": ("appeared", "absent", "untracked"),
+        b"link/file": ("vanished", "untracked", "absent"),
+        b"log": ("ignored", "untracked", "ignored"),
+        b"nested": ("appeared", "absent", "untracked"),
+        b"nested/file": ("vanished", "untracked", "absent"),
     }
 
 

@@ -1,0 +1,202 @@
+"""``bridge task``: look at delegations, end them, take over or give up what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bridge.cli.command import command
+from bridge.cli.context import Cli
+
+if TYPE_CHECKING:
+    from bridge.control.adoption import Adoption
+    from bridge.control.controller import Controller
+    from bridge.control.delegation import Delegation
+    from bridge.control.tasks import TaskDetails
+
+Task = Annotated[
+    str, typer.Argument(help="Task: its name (the newest of that name), PLAN/NAME, or its id or the id's beginning.")
+]
+
+
+@command()
+def list_(
+    cli: Cli,
+    *,
+    plan: Annotated[str | None, typer.Option("--plan", help="Only those of one plan, by its id.")] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", help="Only those on the active branch of one session.")
+    ] = None,
+    open_only: Annotated[bool, typer.Option("--open", help="Only those that have not ended.")] = False,
+    limit: Annotated[int, typer.Option("--limit", help="At most so many, the newest.", min=1)] = 50,
+) -> int:
+    """List tasks, oldest first"""
+    from bridge.cli.standing import open_if_there, standpoint_of
+    from bridge.control.recovery import recover
+    from bridge.control.tasks import list_tasks, session_of
+
+    with open_if_there(cli) as controller:
+        tasks: list[Delegation] = []
+        if controller is not None:
+            _tell_recovered(cli, recover(controller))
+            session_id = None if session is None else session_of(controller, standpoint_of(cli), session)
+            tasks = list_tasks(controller, plan_id=plan, session_id=session_id, open_only=open_only, limit=limit)
+    cli.output.emit([task.to_json() for task in tasks], _table(tasks))
+    return 0
+
+
+@command()
+def show(cli: Cli, task: Task) -> int:
+    """Show a task with its request, decision, attempts and result"""
+    from bridge.control.tasks import task_details
+
+    with _found(cli, task) as (controller, delegation):
+        details = task_details(controller, delegation)
+    cli.output.emit(details.to_json(), _details(details))
+    return 0
+
+
+@command()
+def log(cli: Cli, task: Task) -> int:
+    """Print what a task's worker printed, and the result as it handed it in"""
+    from bridge.control.tasks import log_paths
+
+    with _found(cli, task) as (controller, delegation):
+        paths = log_paths(controller, delegation)
+    contents = [(path, path.read_bytes().decode("utf-8", "backslashreplace")) for path in paths]
+    value = [{"attempt": int(path.parent.name), "name": path.name, "text": text} for path, text in contents]
+    lines = [f"== attempt {path.parent.name}, {path.name}\n{text.rstrip()}" for path, text in contents if text.strip()]
+    cli.output.emit(value, "\n".join(lines) if lines else "nothing was printed")
+    return 0
+
+
+@command()
+def path(cli: Cli, task: Task) -> int:
+    """Print the path of a task's worktree"""
+    from bridge.control.tasks import worktree_path
+
+    with _found(cli, task) as (controller, delegation):
+        folder = worktree_path(controller, delegation)
+    cli.output.emit({"id": delegation.id, "path": str(folder)}, str(folder))
+    return 0
+
+
+@command()
+def cancel(cli: Cli, task: Task) -> int:
+    """Ask for the end of a task; its worker gets a moment to stop"""
+    from bridge.control.tasks import request_cancel
+
+    with _found(cli, task) as (controller, delegation):
+        asked = request_cancel(controller, delegation)
+    cli.output.emit(asked.to_json(), f"{asked.name or asked.id}: asked to end; it was {asked.status}")
+    return 0
+
+
+@command()
+def adopt(
+    cli: Cli,
+    task: Task,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Also a task that did not complete.")] = False,
+) -> int:
+    """Merge a task's commits into the branch that is checked out
+
+    Either all of it happens or nothing: with a conflict, or with uncommitted edits in the way, branch, index and
+    files stay as they are.
+    """
+    from bridge.control.adoption import adopt as adopt_task
+
+    with _found(cli, task) as (controller, delegation):
+        done = adopt_task(controller, delegation, is_forced=force)
+    cli.output.emit(done.to_json(), _adoption(done))
+    return 0
+
+
+@command()
+def discard(cli: Cli, task: Task) -> int:
+    """Give up a task's changes and its worktree; they stay under a ref of Bridge's own"""
+    from bridge.control.adoption import discard as discard_task
+
+    with _found(cli, task) as (controller, delegation):
+        done = discard_task(controller, delegation)
+    kept = f"; kept under {done.result_ref}" if done.result_ref is not None else ""
+    cli.output.emit(done.to_json(), f"{done.name or done.id}: discarded{kept}")
+    if done.kept_reason is not None:
+        cli.output.warn(f"its worktree was kept: {done.kept_reason}")
+    return 0
+
+
+@contextmanager
+def _found(cli: Cli, reference: str) -> Iterator[tuple[Controller, Delegation]]:
+    """Open the store, close what a crash left open, and find a task."""
+    from bridge.cli.standing import open_if_there
+    from bridge.control.errors import TaskNotFound
+    from bridge.control.recovery import recover
+    from bridge.control.tasks import find_task
+
+    with open_if_there(cli) as controller:
+        if controller is None:
+            raise TaskNotFound(f"There is no task {reference[:80]!r}.", details={"reference": reference[:200]})
+        _tell_recovered(cli, recover(controller))
+        with controller.store.read() as connection:
+            delegation = find_task(connection, reference)
+        yield controller, delegation
+
+
+def _tell_recovered(cli: Cli, closed: list[Delegation]) -> None:
+    for task in closed:
+        cli.output.warn(
+            f"{task.name or task.id} was left open by a controller that is gone; it was closed as {task.status}. "
+            f"See: bridge task show {task.name or task.id}",
+            code="task_recovered",
+            details={"delegation_id": task.id},
+        )
+
+
+def _table(tasks: list[Delegation]) -> str:
+    if not tasks:
+        return "no tasks"
+    from bridge.cli.rendering import cut
+
+    name_width = max(len(task.name or "-") for task in tasks)
+    return "\n".join(
+        f"{task.id}  {task.plan_id or '-':<9}  {task.name or '-':<{name_width}}  {task.status:<16}  "
+        f"{task.adoption_status or '-':<9}  {cut(task.request.objective, 60)}"
+        for task in tasks
+    )
+
+
+def _details(details: TaskDetails) -> str:
+    from bridge.foundation.ids import short_entry
+
+    task, result = details.delegation, details.result or {}
+    lines = [
+        f"{task.name or task.id}  {task.id}  {task.status}",
+        f"  objective: {task.request.objective}",
+        f"  role {task.request.role}, harness {task.request.harness}, {task.request.write_mode}",
+        f"  base {str(task.base_commit)[:12]}, result {str(task.result_commit)[:12]}, adoption {task.adoption_status}",
+    ]
+    if task.decision is not None:
+        lines.append(f"  decision: {task.decision.get('outcome')}: {task.decision.get('explanation')}")
+    for attempt in details.attempts:
+        ended = attempt.failure_class or ("running" if attempt.finished_at is None else "ended well")
+        lines.append(f"  attempt {attempt.number}: {ended}, exit status {attempt.exit_status}")
+    if task.result_entry_id is not None:
+        lines.append(f"  result {short_entry(task.result_entry_id)}: {result.get('summary', '')}")
+        lines += [f"    changed {name}" for name in result.get("files_changed", ())]
+        lines += [f"    risk: {risk}" for risk in result.get("risks", ())]
+    if details.workspace is not None:
+        kept = f" ({task.kept_reason})" if task.kept_reason else ""
+        lines.append(f"  worktree {details.workspace.status}: {details.workspace.path}{kept}")
+    return "\n".join(lines)
+
+
+def _adoption(done: Adoption) -> str:
+    task = done.delegation
+    if done.was_contained:
+        return f"{task.name or task.id}: the branch held its changes already ({done.commit[:12]})"
+    files = len(done.files_changed)
+    return f"{task.name or task.id}: adopted {files} file(s) into {done.branch} as {done.commit[:12]}"
