@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from bridge.control import store as rows
@@ -31,7 +32,7 @@ def change_delegation(
     Returns
     -------
     Delegation
-        As it is afterwards.
+        As it is afterwards, with the request as the caller has it: the row's is masked.
     """
     connection = recording.tx.connection
     rows.update_delegation(connection, delegation.id, updated_at=recording.moment, **changes)
@@ -39,7 +40,7 @@ def change_delegation(
     if "status" in changes:
         body["status"] = str(changes["status"])
     recording.event(delegation.parent_session_id, f"delegation.{event}", body)
-    return rows.require_delegation(connection, delegation.id)
+    return replace(rows.require_delegation(connection, delegation.id), request=delegation.request)
 
 
 def close_unstarted(

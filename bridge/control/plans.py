@@ -39,6 +39,8 @@ from bridge.workspaces.store import save_state
 COMPLETED = "completed"
 INCOMPLETE = "incomplete"
 INTERRUPTED = "interrupted"
+#: How often a run looks again at what only another run's end can free.
+ELSEWHERE_POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +204,7 @@ async def _schedule(orchestration: Orchestration, board: _Board, group: TaskGrou
         board.changed = anyio.Event()
         considered = await _consider(orchestration, board)
         waiting = []
+        is_blocked_elsewhere = False
         for delegation, item in zip(board.queue, considered, strict=True):
             if item.decision.outcome is Verdict.QUEUED:
                 waiting.append(delegation)
@@ -215,17 +218,27 @@ async def _schedule(orchestration: Orchestration, board: _Board, group: TaskGrou
                 board.started += 1
                 reporter.task("task_preparing", answer.delegation)
                 group.start_soon(_carry_out, orchestration, board, answer, reporter)
+            elif answer.status is DelegationStatus.QUEUED:
+                waiting.append(delegation)
+                is_blocked_elsewhere = True
             else:
                 board.ended[delegation.id] = answer
                 board.changed.set()
                 event = "task_rejected" if answer.status is DelegationStatus.REJECTED else "task_finished"
                 reporter.task(event, answer, str((answer.decision or {}).get("explanation", "")))
-        if not board.running and not board.changed.is_set() and waiting:
-            raise RuntimeError(f"{len(waiting)} tasks wait for what will never be; a plan's needs form no cycle")
         board.queue = waiting
-        if board.running:
-            # Set already if something ended since the answers were given: then they are given anew.
+        await _wait_for_change(board, is_blocked_elsewhere=is_blocked_elsewhere)
+
+
+async def _wait_for_change(board: _Board, *, is_blocked_elsewhere: bool) -> None:
+    """Wait until the answers may be others. Something may have ended since they were given: then they are already."""
+    if is_blocked_elsewhere:
+        with anyio.move_on_after(ELSEWHERE_POLL_SECONDS):
             await board.changed.wait()
+    elif board.running:
+        await board.changed.wait()
+    elif board.queue and not board.changed.is_set():
+        raise RuntimeError(f"{len(board.queue)} tasks wait for what will never be; a plan's needs form no cycle")
 
 
 async def _consider(orchestration: Orchestration, board: _Board) -> tuple[Considered, ...]:

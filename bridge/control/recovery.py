@@ -5,9 +5,6 @@ Nothing is retried here; whoever delegated decides that. Blocking; run in a help
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Iterable
-
 import structlog
 
 from bridge.agents.policy import WriteMode
@@ -16,6 +13,7 @@ from bridge.control.changing import close_unstarted, finish_plan
 from bridge.control.concluding import Inspected, conclude, inspect
 from bridge.control.controller import Controller
 from bridge.control.delegation import Attempt, Delegation, DelegationStatus
+from bridge.control.lost import lost_controllers
 from bridge.control.plans import COMPLETED, INTERRUPTED
 from bridge.control.recording import RecordingTransaction
 from bridge.control.releasing import release_worktree
@@ -23,8 +21,7 @@ from bridge.control.settlement import AttemptOutcome, GitFacts
 from bridge.control.working import attempt_marker
 from bridge.foundation.errors import BridgeError
 from bridge.process.groups import DEFAULT_GRACE_SECONDS, end_group_blocking, end_marked_blocking
-from bridge.process.identity import Marker, ProcessIdentity, is_running
-from bridge.storage.transaction import Connection
+from bridge.process.identity import Marker, ProcessIdentity
 from bridge.workspaces.store import find_workspace
 
 CONTROLLER_LOST = "controller_lost"
@@ -65,23 +62,8 @@ def recover(controller: Controller, *, grace_seconds: float = DEFAULT_GRACE_SECO
 def _lost_delegations(controller: Controller) -> list[Delegation]:
     with controller.store.read() as connection:
         open_ones = rows.list_delegations(connection, open_only=True)
-        lost = _lost_controllers(connection, open_ones)
+        lost = lost_controllers(connection, open_ones)
     return [delegation for delegation in open_ones if delegation.controller_id in lost]
-
-
-def _lost_controllers(connection: Connection, delegations: Iterable[Delegation]) -> set[str | None]:
-    ids = {delegation.controller_id for delegation in delegations}
-    return {key for key in ids if key is not None and _is_lost(connection, key)}
-
-
-def _is_lost(connection: Connection, controller_id: str) -> bool:
-    found = rows.controller_identity(connection, controller_id)
-    if found is None:
-        return True
-    identity, host, has_ended = found
-    if host != platform.node():
-        return False
-    return has_ended or not is_running(identity)
 
 
 def _claim(controller: Controller, delegation: Delegation) -> bool:
@@ -112,7 +94,7 @@ def _finish_lost_plans(controller: Controller, claimed: set[str | None]) -> None
             delegations = rows.list_delegations(connection, plan_id=plan.id)
             if not all(delegation.status.is_final for delegation in delegations):
                 continue
-            if plan.id not in claimed and not _lost_controllers(connection, delegations):
+            if plan.id not in claimed and not lost_controllers(connection, delegations):
                 continue
             is_completed = all(delegation.status is DelegationStatus.COMPLETED for delegation in delegations)
             finish_plan(recording, plan, COMPLETED if is_completed else INTERRUPTED)

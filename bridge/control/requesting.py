@@ -32,6 +32,7 @@ from bridge.control.controller import Controller
 from bridge.control.delegation import Delegation, DelegationStatus, Request, plan_cursor
 from bridge.control.errors import BaseUnavailable, UncommittedWork
 from bridge.control.evidence import resolve_all
+from bridge.control.lost import is_lost
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.models import EntryDraft
 from bridge.foundation.errors import BridgeError
@@ -196,7 +197,8 @@ def ask(
     The request entry carries the stamp of the parent's checkout; its HEAD is the base that the worker starts
     from. Whatever keeps the worker from starting (stale evidence, no base, uncommitted work) is recorded as a
     rejection with its code, so that the conversation shows why nothing happened. What was cancelled before its
-    turn came is returned as it is, and nothing is recorded.
+    turn came is returned as it is, and so is, still queued, a shared writer whose checkout another run's is writing
+    into; nothing is recorded then.
     """
     controller = orchestration.controller
     # The exact path: the base of a worker never rests on a hint.
@@ -220,6 +222,8 @@ def ask(
         current = rows.require_delegation(recording.tx.connection, delegation.id)
         if current.status is not DelegationStatus.QUEUED:
             return current
+        if approved is not None and _is_checkout_busy(recording, orchestration, delegation):
+            return current
         save_state(recording.tx, observation, recording.moment)
         return _record_request(recording, orchestration, delegation, observation, answer)
 
@@ -227,6 +231,15 @@ def ask(
     if approved is None or updated.status is not DelegationStatus.PREPARING:
         return updated
     return replace(approved, delegation=updated)
+
+
+def _is_checkout_busy(recording: RecordingTransaction, orchestration: Orchestration, delegation: Delegation) -> bool:
+    """Tell whether a worker of another run writes into the checkout that this one is to write into."""
+    if delegation.request.write_mode != WriteMode.SHARED:
+        return False
+    connection = recording.tx.connection
+    writers = rows.open_writers(connection, orchestration.workspace.id)
+    return any(writer.controller_id and not is_lost(connection, writer.controller_id) for writer in writers)
 
 
 def _base_and_evidence(
@@ -364,5 +377,7 @@ def _record_request(
         changes |= {"status": DelegationStatus.REJECTED, "finished_at": recording.moment}
     else:
         changes |= {"status": DelegationStatus.PREPARING, "base_commit": approved.base_commit}
+        if delegation.request.write_mode == WriteMode.SHARED:
+            changes["workspace_id"] = orchestration.workspace.id
     facts = {"outcome": str(answer.decision["outcome"]), "request_entry_id": asked.id}
     return change_delegation(recording, delegation, "decided", facts=facts, **changes)

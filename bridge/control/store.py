@@ -17,6 +17,7 @@ from bridge.control.delegation import (
     Request,
 )
 from bridge.foundation.canonical import canonical_text, parse_json
+from bridge.foundation.redaction import redact, redact_text
 from bridge.process.identity import ProcessIdentity
 from bridge.storage.tables import attempts, controllers, delegations, plans
 
@@ -51,7 +52,7 @@ def controller_identity(connection: Connection, controller_id: str) -> tuple[Pro
 
 
 def add_plan(connection: Connection, plan: PlanRun, text: str) -> None:
-    """Record the run of a plan together with the file's text as it was read."""
+    """Record the run of a plan together with the file's text as it was read, known secrets masked."""
     connection.execute(
         insert(plans).values(
             id=plan.id,
@@ -62,7 +63,7 @@ def add_plan(connection: Connection, plan: PlanRun, text: str) -> None:
             created_at=plan.created_at,
             updated_at=plan.updated_at,
             finished_at=plan.finished_at,
-            text=text,
+            text=redact_text(text)[0],
         )
     )
 
@@ -93,7 +94,7 @@ def running_plans(connection: Connection) -> list[PlanRun]:
 
 
 def add_delegation(connection: Connection, delegation: Delegation) -> None:
-    """Record a new delegation."""
+    """Record a new delegation. Known secrets in its request are masked; who runs it has the request itself."""
     connection.execute(insert(delegations).values(**_delegation_values(delegation)))
 
 
@@ -187,6 +188,13 @@ def list_delegations(
     return [_delegation(row) for row in reversed(rows)]
 
 
+def open_writers(connection: Connection, workspace_id: str) -> list[Delegation]:
+    """Return the delegations that were approved and have not ended, and whose workspace is this one."""
+    started = [str(status) for status in OPEN_STATUSES - {DelegationStatus.QUEUED}]
+    query = select(delegations).where(delegations.c.workspace_id == workspace_id, delegations.c.status.in_(started))
+    return [_delegation(row) for row in connection.execute(query)]
+
+
 def put_attempt(connection: Connection, attempt: Attempt) -> None:
     """Record a new attempt."""
     connection.execute(
@@ -232,7 +240,7 @@ def _plan(row: Row[Any]) -> PlanRun:
 def _delegation_values(delegation: Delegation) -> dict[str, Any]:
     values = {column.name: getattr(delegation, column.name) for column in delegations.columns}
     values["status"] = str(delegation.status)
-    values["request"] = canonical_text(delegation.request.to_json())
+    values["request"] = redact(delegation.request.to_json()).canonical.decode()
     values["decision"] = None if delegation.decision is None else canonical_text(delegation.decision)
     values["adoption_status"] = None if delegation.adoption_status is None else str(delegation.adoption_status)
     return values

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 
+from bridge.control import plans
 from bridge.control.adoption import adopt
 from bridge.control.errors import AdoptionConflict, UncommittedWork
+from bridge.control.plans import run_plan
 from bridge.control.requesting import MAX_NAMED_PATHS
 from bridge.git.errors import CheckoutBlocked
 
@@ -139,3 +143,22 @@ def test_a_shared_writer_follows_another_in_one_plan(world: Any) -> None:
     outcome = world.run(text + world.shell("b", "tail -n 1 a.txt", write="shared", needs=["a"]))
     assert outcome.is_completed
     assert (world.result("b")["summary"], world.result("b")["files_changed"]) == ("one", [])
+
+
+def test_shared_writers_of_two_runs_follow_one_another(
+    world: Any, another_controller: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "ELSEWHERE_POLL_SECONDS", 0.05)
+    line = "echo begin $0 >> log; sleep 0.3; echo end $0 >> log"
+    texts = [world.table(name, command=["/bin/sh", "-c", line, name], write="shared") for name in ("a", "b")]
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            for controller, text in zip((world.controller, another_controller()), texts, strict=True):
+                group.start_soon(partial(run_plan, controller, world.workspace, world.plan(text)))
+
+    anyio.run(main)
+    words = (world.repo.path / "log").read_text().split()
+    assert words[::2] == ["begin", "end", "begin", "end"]
+    assert words[1] == words[3] != words[5] == words[7]
+    assert {world.task(name).status for name in ("a", "b")} == {"completed"}

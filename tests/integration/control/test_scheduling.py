@@ -10,9 +10,12 @@ from typing import Any
 import anyio
 import pytest
 
+from bridge.agents.policy import PolicyFacts, select_runnable
 from bridge.agents.policy_input import replay
 from bridge.control.errors import TaskAlreadyEnded
+from bridge.control.orchestrating import Start, begin
 from bridge.control.plans import run_plan
+from bridge.control.requesting import DirtyMode, ask, policy_request
 from bridge.control.tasks import request_cancel
 from bridge.process.identity import Marker, marked_processes
 
@@ -277,6 +280,36 @@ def test_git_variables_of_the_caller_reach_neither_git_nor_workers(
     assert (world.result("a")["summary"].splitlines()[-1], world.result("a")["exit_status"]) == ("0", 1)
     assert other.path.joinpath(".git/index").read_bytes() == before
     assert other.git("log", "--format=%s").split() == ["theirs"]
+
+
+def test_a_secret_reaches_the_worker_and_not_the_store(world: Any) -> None:
+    secret = "ghp_" + "A1b2C3d4E5f6" * 3
+    line = 'test "$TOKEN" = "$0" && echo same'
+    text = world.table("a", command=["/bin/sh", "-c", line, secret], environment={"TOKEN": secret})
+    assert world.run(text).is_completed
+    assert world.result("a")["summary"] == "same"
+    home = world.controller.settings.home
+    world.controller.close()
+    stored = b"".join(file.read_bytes() for file in home.glob("bridge.db*"))
+    assert stored
+    assert secret.encode() not in stored
+
+
+def test_a_worker_does_not_delegate(world: Any) -> None:
+    world.run(world.shell("a", "true"))
+    outcome = world.run(world.shell("b", "touch started"), session_id=world.task("a").worker_session_id)
+    assert statuses(outcome) == ["rejected"]
+    assert world.details("b")["decision"]["reason"] == "depth_exceeded"
+
+
+def test_fc_38_a_task_is_asked_for_once(world: Any) -> None:
+    outcome = world.run(world.shell("a", "true"))
+    task, head = world.task("a"), world.head(outcome.plan.session_id)
+    start = Start(workspace=world.workspace, session_id=outcome.plan.session_id, label=None, dirty=DirtyMode.REFUSE)
+    orchestration = begin(world.controller, start)
+    [considered] = select_runnable([policy_request(orchestration, task, ())], PolicyFacts(), orchestration.limits)
+    assert ask(orchestration, task, considered, ()) == task
+    assert world.head(outcome.plan.session_id) == head
 
 
 def test_nothing_blocks_the_event_loop(world: Any) -> None:
