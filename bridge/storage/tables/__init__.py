@@ -9,6 +9,7 @@ from bridge.storage.tables.base import metadata
 from bridge.storage.tables.control import AttemptRow, ControllerRow, DelegationRow, PlanRow
 from bridge.storage.tables.conversations import CursorRow, EntryRow, HeadRow, LabelRow, SessionRow
 from bridge.storage.tables.integrity import AuditEventRow
+from bridge.storage.tables.recall import recall_documents, recall_marks
 from bridge.storage.tables.workspaces import ManifestPageRow, ManifestRow, RepositoryStateRow, WorkspaceRow
 
 
@@ -47,6 +48,8 @@ __all__ = [
     "manifests",
     "metadata",
     "plans",
+    "recall_documents",
+    "recall_marks",
     "repository_states",
     "schema_version",
     "session_entries",
