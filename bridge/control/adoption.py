@@ -16,13 +16,14 @@ from typing import Any
 
 from bridge.agents.policy import WriteMode
 from bridge.control import store as rows
+from bridge.control.bases import CARRIED_REF
 from bridge.control.changing import change_delegation
+from bridge.control.concluding import RESULT_REF
 from bridge.control.controller import Controller
 from bridge.control.delegation import AdoptionStatus, Delegation, DelegationStatus
 from bridge.control.errors import AdoptionConflict, AdoptionRefused, NothingToAdopt, TaskStillOpen
 from bridge.control.recording import RecordingTransaction
 from bridge.control.releasing import release_worktree
-from bridge.control.requesting import CARRIED_REF
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import EntryDraft
 from bridge.conversations.store import get_entry
@@ -34,7 +35,7 @@ from bridge.git.observe import Observation
 from bridge.git.paths import plain_path
 from bridge.git.repository import RepositoryLocation, discover
 from bridge.semantics.stamps import RepositoryState
-from bridge.workspaces.models import WorkspaceStatus
+from bridge.workspaces.models import Workspace, WorkspaceStatus
 from bridge.workspaces.store import find_workspace, get_workspace, save_state
 
 #: Where a discarded worktree's last state is kept when it differs from the task's result.
@@ -84,6 +85,8 @@ def adopt(controller: Controller, delegation: Delegation, *, is_forced: bool = F
     ------
     TaskStillOpen, NothingToAdopt, AdoptionRefused
         If there is nothing that could or may be adopted.
+    GitFailed, WorktreeNotRegistered
+        If the task's worktree could not be inspected when it ended, and still cannot.
     AdoptionConflict
         If the commits do not merge.
     CheckoutBlocked
@@ -97,6 +100,7 @@ def adopt(controller: Controller, delegation: Delegation, *, is_forced: bool = F
     -----
     In every one of these cases branch, index and files are as they were.
     """
+    delegation = _inspected_again(controller, delegation)
     result = _require_adoptable(delegation, is_forced=is_forced)
     checkout = _checkout(controller, delegation)
     location = discover(checkout)
@@ -146,6 +150,37 @@ def discard(controller: Controller, delegation: Delegation) -> Delegation:
 
     discarded = controller.recorder.transact(record)
     return release_worktree(controller, discarded, preserved=last_state)
+
+
+def _inspected_again(controller: Controller, delegation: Delegation) -> Delegation:
+    """Look again into a worktree that could not be inspected at the end, and preserve what it holds.
+
+    Its recorded result stays as it is; only what there is to adopt is known from here on.
+    """
+    if not delegation.status.is_final or delegation.adoption_status is not None or delegation.result_entry_id is None:
+        return delegation
+    workspace = _standing_worktree(controller, delegation)
+    if workspace is None:
+        return delegation
+    preserved = preserve(
+        workspace.folder,
+        ref=RESULT_REF.format(delegation_id=delegation.id),
+        message=f"Work of task {delegation.id}, preserved by Bridge",
+        timeout_seconds=controller.settings.git_timeout_seconds,
+    )
+    is_changed = preserved.commit != delegation.base_commit
+    return controller.recorder.transact(
+        lambda recording: change_delegation(
+            recording,
+            delegation,
+            "inspected",
+            facts={"result_commit": preserved.commit},
+            result_commit=preserved.commit if is_changed else None,
+            worker_commit=preserved.head,
+            result_ref=preserved.ref if is_changed else None,
+            adoption_status=AdoptionStatus.PENDING if is_changed else AdoptionStatus.EMPTY,
+        )
+    )
 
 
 def _adopted(delegation: Delegation) -> NothingToAdopt:
@@ -311,13 +346,20 @@ def _checkout(controller: Controller, delegation: Delegation) -> Path:
     return workspace.folder
 
 
-def _preserve_rest(controller: Controller, delegation: Delegation) -> str | None:
-    """Keep what the worktree holds now, if it is there; return the commit that does."""
+def _standing_worktree(controller: Controller, delegation: Delegation) -> Workspace | None:
+    """Return a task's own worktree if its folder is there; a shared writer has none."""
     if delegation.workspace_id is None or delegation.request.write_mode == WriteMode.SHARED:
         return None
     with controller.store.read() as connection:
         workspace = get_workspace(connection, delegation.workspace_id)
-    if workspace.status is WorkspaceStatus.REMOVED or not workspace.folder.exists():
+    is_standing = workspace.status is not WorkspaceStatus.REMOVED and workspace.folder.exists()
+    return workspace if is_standing else None
+
+
+def _preserve_rest(controller: Controller, delegation: Delegation) -> str | None:
+    """Keep what the worktree holds now, if it is there; return the commit that does."""
+    workspace = _standing_worktree(controller, delegation)
+    if workspace is None:
         return None
     return preserve(
         workspace.folder,

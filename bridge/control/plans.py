@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 
 from bridge.agents.policy import Considered, DelegationRequest, PolicyLimits, Verdict, select_runnable
 from bridge.control import store as rows
+from bridge.control.bases import DirtyMode
 from bridge.control.changing import close_unstarted, finish_plan
 from bridge.control.controller import Controller
 from bridge.control.delegation import Delegation, DelegationStatus, PlanRun, Request
@@ -24,7 +25,6 @@ from bridge.control.progress import Progress, ProgressSink, ignore_progress
 from bridge.control.recording import RecordingTransaction
 from bridge.control.requesting import (
     Approved,
-    DirtyMode,
     Orchestration,
     ask,
     count_worktrees,

@@ -5,10 +5,8 @@ Blocking; run in a helper thread.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -27,41 +25,21 @@ from bridge.agents.policy import (
 )
 from bridge.agents.policy_input import PolicyInput
 from bridge.control import store as rows
+from bridge.control.bases import DirtyMode, base_facts, carry, dirty_mode_for, require_base
 from bridge.control.changing import change_delegation
 from bridge.control.controller import Controller
 from bridge.control.delegation import Delegation, DelegationStatus, Request, plan_cursor
-from bridge.control.errors import BaseUnavailable, UncommittedWork
 from bridge.control.evidence import resolve_all
 from bridge.control.lost import is_lost
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.models import EntryDraft
 from bridge.foundation.errors import BridgeError
-from bridge.git.commits import preserve, update_ref
-from bridge.git.history import upstream_distance
 from bridge.git.observe import Observation
-from bridge.git.paths import plain_path
-from bridge.git.repository import discover
 from bridge.semantics.results import check_output_schema
-from bridge.semantics.stamps import UNBORN
 from bridge.workspaces.models import Workspace, WorkspaceKind, WorkspaceStatus
 from bridge.workspaces.store import list_workspaces, save_state
 
-#: Paths of uncommitted work that a refusal names.
-MAX_NAMED_PATHS = 20
-#: Where the snapshot of carried work is kept.
-CARRIED_REF = "refs/bridge/tasks/{delegation_id}/carried"
 _STANDING = [status for status in WorkspaceStatus if status is not WorkspaceStatus.REMOVED]
-
-
-class DirtyMode(StrEnum):
-    """What becomes of uncommitted work in the parent's checkout when a worker is to start."""
-
-    #: Nothing starts.
-    REFUSE = "refuse"
-    #: The worker starts from HEAD without it; the record says so.
-    IGNORE = "ignore"
-    #: The worker starts from a snapshot that holds it.
-    CARRY = "carry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +156,7 @@ def check_startable(
     """
     observation = controller.observer.observe_exactly(checkout)
     for request in requests:
-        require_base(checkout, observation, _dirty_mode(request, dirty))
+        require_base(checkout, observation, dirty_mode_for(request, dirty))
         harness(request.harness)
         for path in request.owned_paths:
             normalise(path)
@@ -207,7 +185,14 @@ def ask(
         **considered.decision.to_json(),
         "input": PolicyInput(considered.request, considered.facts, orchestration.limits).to_json(),
     }
-    approved, base = None, _base_facts(orchestration, delegation, observation)
+    approved = None
+    base = base_facts(
+        orchestration.checkout,
+        delegation.request,
+        observation,
+        orchestration.dirty,
+        timeout_seconds=controller.settings.git_timeout_seconds,
+    )
     if considered.decision.outcome is Verdict.APPROVED:
         try:
             approved = _base_and_evidence(orchestration, delegation, observation, needed_results)
@@ -248,102 +233,17 @@ def _base_and_evidence(
     references = [*needed_results, *delegation.request.evidence]
     with orchestration.controller.store.read() as connection:
         evidence = resolve_all(connection, orchestration.session_id, references)
-    dirty = _dirty_mode(delegation.request, orchestration.dirty)
+    dirty = dirty_mode_for(delegation.request, orchestration.dirty)
     head = require_base(orchestration.checkout, observation, dirty)
     is_shared = delegation.request.write_mode == WriteMode.SHARED
     if dirty is DirtyMode.CARRY and not observation.is_clean and not is_shared:
-        head = _carry(orchestration, delegation, head)
+        head = carry(
+            orchestration.checkout,
+            delegation,
+            head,
+            timeout_seconds=orchestration.controller.settings.git_timeout_seconds,
+        )
     return Approved(delegation, evidence, head)
-
-
-def _carry(orchestration: Orchestration, delegation: Delegation, head: str) -> str:
-    """Keep the checkout's uncommitted work in a snapshot on top of HEAD, and return the commit to start from."""
-    timeout = orchestration.controller.settings.git_timeout_seconds
-    ref = CARRIED_REF.format(delegation_id=delegation.id)
-    snapshot = preserve(
-        orchestration.checkout,
-        ref=ref,
-        message=f"Uncommitted work carried to {delegation.name or delegation.id}",
-        timeout_seconds=timeout,
-    )
-    if snapshot.commit == snapshot.head or snapshot.head != head:
-        # Only the index differs from HEAD, or HEAD moved meanwhile: there is no snapshot on top of the stamped HEAD.
-        update_ref(discover(orchestration.checkout), ref, None, expected=snapshot.commit, timeout_seconds=timeout)
-    if snapshot.head != head:
-        raise BaseUnavailable(
-            f"HEAD of {os.fsdecode(orchestration.checkout)!r} moved while its work was carried. Nothing was started.",
-            details={"stamped": head, "found": snapshot.head},
-        )
-    return snapshot.commit
-
-
-def _dirty_mode(request: Request, dirty: DirtyMode) -> DirtyMode:
-    """Return what becomes of uncommitted work for one request: who works in the checkout itself sees all of it."""
-    return DirtyMode.IGNORE if request.write_mode == WriteMode.SHARED else dirty
-
-
-def _base_facts(orchestration: Orchestration, delegation: Delegation, observation: Observation) -> dict[str, Any]:
-    """Return what is recorded of the base: branch, distance to its upstream, and work that the worker does not get."""
-    state = observation.state
-    if state is None or state.head == UNBORN:
-        return {}
-    facts: dict[str, Any] = {"head": state.head, "ref": state.ref}
-    if state.ref is not None:
-        facts |= _upstream_facts(orchestration, state.ref, state.head)
-    dirty, is_shared = orchestration.dirty, delegation.request.write_mode == WriteMode.SHARED
-    if not observation.is_clean and not is_shared and dirty is not DirtyMode.REFUSE:
-        paths = _uncommitted_paths(observation)
-        facts["uncommitted"] = {"mode": str(dirty), "count": len(paths), "paths": paths[:MAX_NAMED_PATHS]}
-        if dirty is DirtyMode.IGNORE:
-            facts["notice"] = f"{len(paths)} uncommitted paths of the checkout are not in what the worker starts from."
-    return facts
-
-
-def _upstream_facts(orchestration: Orchestration, ref: str, head: str) -> dict[str, Any]:
-    timeout = orchestration.controller.settings.git_timeout_seconds
-    try:
-        distance = upstream_distance(discover(orchestration.checkout), ref, head, timeout_seconds=timeout)
-    except BridgeError as error:
-        # It is told for information alone; that it could not be is told instead.
-        return {"upstream_unknown": error.code}
-    if distance is None:
-        return {"upstream": None}
-    return {"upstream": distance.upstream, "ahead": distance.ahead, "behind": distance.behind}
-
-
-def _uncommitted_paths(observation: Observation) -> list[str]:
-    return [] if observation.manifest is None else [plain_path(row.path) for row in observation.manifest.rows]
-
-
-def require_base(checkout: Path, observation: Observation, dirty: DirtyMode) -> str:
-    """Return the commit that a worker would start from, as stamped.
-
-    Raises
-    ------
-    BaseUnavailable
-        If the state is unknown or there is no commit yet.
-    UncommittedWork
-        If there is some and it is to be refused.
-    """
-    state, shown = observation.state, os.fsdecode(checkout)
-    if state is None:
-        detail = f": {observation.detail}" if observation.detail else ""
-        raise BaseUnavailable(
-            f"The state of {shown!r} is unknown ({observation.unknown}{detail}). Nothing was started.",
-            details={"reason": str(observation.unknown), "path": shown},
-        )
-    if state.head == UNBORN:
-        raise BaseUnavailable(
-            f"{shown!r} has no commit yet, so a worker has nothing to start from. Nothing was started.",
-            details={"reason": UNBORN, "path": shown},
-        )
-    if dirty is DirtyMode.REFUSE and not observation.is_clean:
-        paths = _uncommitted_paths(observation)
-        raise UncommittedWork(
-            f"{len(paths)} paths of {shown!r} are not committed, and a worker would not see them. Nothing was started.",
-            details={"paths": paths[:MAX_NAMED_PATHS], "count": len(paths)},
-        )
-    return state.head
 
 
 def _record_request(

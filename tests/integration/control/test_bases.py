@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from bridge.control.adoption import adopt
-from bridge.control.errors import BaseUnavailable
+from bridge.control.errors import AdoptionRefused, BaseUnavailable
 from bridge.control.plans import run_plan
 from bridge.control.tasks import worktree_path
-from bridge.git.errors import GitIdentityMissing, WorktreeNotRegistered
+from bridge.git.errors import GitFailed, GitIdentityMissing, WorktreeNotRegistered
 from bridge.workspaces.store import load_state
 
 EDIT = "echo more >> a.txt"
@@ -111,6 +111,23 @@ def test_fc_34_what_cannot_be_inspected_is_kept_and_never_called_unchanged(world
     assert "index" in task.kept_reason
     assert (world.worktree("t1") / "new.txt").read_text() == "new\n"
     assert result["stamp"]["unknown"] == "git_failed"
+
+
+def test_fc_34_once_it_can_be_inspected_the_work_can_be_adopted(world: Any) -> None:
+    world.run(world.shell("t1", "echo new > new.txt; printf x > $(git rev-parse --git-dir)/index"))
+    before = world.everything()
+    with pytest.raises(GitFailed):
+        adopt(world.controller, world.task("t1"), is_forced=True)
+    assert world.everything() == before
+    worktree = type(world.repo)(world.worktree("t1"))
+    Path(worktree.git("rev-parse", "--absolute-git-dir").strip(), "index").unlink()
+    worktree.git("reset", "-q")
+    with pytest.raises(AdoptionRefused):
+        adopt(world.controller, world.task("t1"))
+    assert world.task("t1").adoption_status == "pending"
+    adopt(world.controller, world.task("t1"), is_forced=True)
+    assert (world.repo.path / "new.txt").read_text() == "new\n"
+    assert world.details("t1")["worktree_status"] == "removed"
 
 
 @pytest.mark.parametrize("obstacle", ["signing", "hook", "identity"])

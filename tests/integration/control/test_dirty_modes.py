@@ -10,9 +10,9 @@ import pytest
 
 from bridge.control import plans
 from bridge.control.adoption import adopt
+from bridge.control.bases import MAX_NAMED_PATHS
 from bridge.control.errors import AdoptionConflict, UncommittedWork
 from bridge.control.plans import run_plan
-from bridge.control.requesting import MAX_NAMED_PATHS
 from bridge.git.errors import CheckoutBlocked
 
 MODES = {"refuse": "", "ignore": 'dirty = "ignore"\n', "carry": 'dirty = "carry"\n'}

@@ -17,6 +17,7 @@ from bridge.control import recovery
 from bridge.control import store as rows
 from bridge.control.controller import Controller
 from bridge.control.recovery import recover
+from bridge.control.tasks import request_cancel
 from bridge.integrity.chain import verify_chain
 from bridge.process.environment import child_environment
 from bridge.process.identity import Marker, marked_processes
@@ -225,6 +226,16 @@ def test_a_controller_killed_before_the_result_leaves_a_failed_task_with_all_its
     result = world.result("a")
     assert (result["status"], result["failure_class"]) == ("failed", "controller_lost")
     assert result["files_changed"] == ["whole.txt"]
+    require_closed(world)
+
+
+def test_cancelling_a_task_of_a_killed_controller_closes_it(
+    world: Any, tmp_path: Path, killed_run: Any, recoverer: Any
+) -> None:
+    killed_run(long_worker(world, tmp_path), when=tmp_path / "ready")
+    task = request_cancel(recoverer(), world.task("a"))
+    assert (task.status, world.result("a")["failure_class"]) == ("failed", "controller_lost")
+    assert running(task) == []
     require_closed(world)
 
 

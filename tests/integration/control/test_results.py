@@ -139,6 +139,12 @@ def test_a_report_of_failure_outweighs_the_exit_status_and_a_claim_of_success_do
     assert (world.result("t2")["status"], world.result("t2")["failure_class"]) == ("failed", "exit_nonzero")
 
 
+def test_a_worker_that_needs_help_says_so(world: Any) -> None:
+    needed = {"objective": "ask somebody", "role": "research"}
+    world.run(world.worker("t1", f"hand_in('stuck', status='needs_delegation', needs_delegation={needed!r})"))
+    assert (world.task("t1").status, world.result("t1")["needs_delegation"]) == ("needs_delegation", needed)
+
+
 def test_a_command_that_is_not_there_is_a_recorded_failure(world: Any) -> None:
     world.run(world.table("t1", command=["/nonexistent/worker"]))
     result = world.result("t1")
@@ -195,11 +201,13 @@ def test_fc_38_a_result_attaches_once_after_a_compaction_and_a_restart(world: An
                 recorder.append_now(session_id, EntryDraft(kind="compaction", payload=payload))
                 open_then.extend(list_tasks(another_controller(), session_id=session_id, open_only=True))
 
-    world.run(world.shell("t1", "true"), session_id=session_id, reports=Compacting())
-    assert [task.name for task in open_then] == ["t1"]
+    text = world.shell("t1", "true") + world.shell("t2", "true", needs=["t1"])
+    world.run("max_parallel = 1\n" + text, session_id=session_id, reports=Compacting())
+    # Asked for once as the first ran, and again as the second did.
+    assert [task.name for task in open_then] == ["t1", "t2", "t2"]
     assert list_tasks(another_controller(), session_id=session_id, open_only=True) == []
     results = [entry for entry in world.path(session_id) if entry.kind == "worker.result"]
-    assert [entry.id for entry in results] == [world.task("t1").result_entry_id]
+    assert [entry.id for entry in results] == [world.task(name).result_entry_id for name in ("t1", "t2")]
     assert world.kinds(session_id)[-2:] == ["compaction", "worker.result"]
 
 

@@ -12,10 +12,11 @@ import pytest
 
 from bridge.agents.policy import PolicyFacts, select_runnable
 from bridge.agents.policy_input import replay
+from bridge.control.bases import DirtyMode
 from bridge.control.errors import TaskAlreadyEnded
 from bridge.control.orchestrating import Start, begin
 from bridge.control.plans import run_plan
-from bridge.control.requesting import DirtyMode, ask, policy_request
+from bridge.control.requesting import ask, policy_request
 from bridge.control.tasks import request_cancel
 from bridge.process.identity import Marker, marked_processes
 
