@@ -94,11 +94,7 @@ def resolve_all(connection: Connection, session_id: str | None, references: Sequ
         If there are more than :data:`MAX_REFERENCES`, or they hold more than :data:`MAX_EVIDENCE_BYTES`.
     """
     unique = list(dict.fromkeys(references))
-    if len(unique) > MAX_REFERENCES:
-        raise TooMuchEvidence(
-            f"{len(unique)} results are cited; one task may cite {MAX_REFERENCES}. Nothing was started.",
-            details={"references": len(unique), "limit": MAX_REFERENCES},
-        )
+    require_count(len(unique))
     found: dict[str, Evidence] = {}
     size = 0
     for reference in unique:
@@ -112,6 +108,21 @@ def resolve_all(connection: Connection, session_id: str | None, references: Sequ
                 details={"bytes": size, "limit": MAX_EVIDENCE_BYTES},
             )
     return tuple(found.values())
+
+
+def require_count(references: int) -> None:
+    """Refuse more references than one delegation may cite.
+
+    Raises
+    ------
+    TooMuchEvidence
+        If there are more than :data:`MAX_REFERENCES`.
+    """
+    if references > MAX_REFERENCES:
+        raise TooMuchEvidence(
+            f"{references} results are cited; one task may cite {MAX_REFERENCES}. Nothing was started.",
+            details={"references": references, "limit": MAX_REFERENCES},
+        )
 
 
 def _find(connection: Connection, session_id: str | None, reference: str) -> Entry:

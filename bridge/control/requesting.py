@@ -29,7 +29,7 @@ from bridge.control.bases import DirtyMode, base_facts, carry, dirty_mode_for, r
 from bridge.control.changing import change_delegation
 from bridge.control.controller import Controller
 from bridge.control.delegation import Delegation, DelegationStatus, Request, plan_cursor
-from bridge.control.evidence import resolve_all
+from bridge.control.evidence import require_count, resolve_all
 from bridge.control.lost import is_lost
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.models import EntryDraft
@@ -149,6 +149,8 @@ def check_startable(
         If the checkout offers no base to start from.
     ReferenceNotFound, ReferenceForeignSession, ReferenceNotAResult, ReferenceNotOnActiveBranch, …
         If a request cites what cannot be cited.
+    TooMuchEvidence
+        If a request cites too much, the results counted in that it needs.
     InvalidOutputSchema
         If an output schema cannot be used.
     InvalidOwnedPath, UnknownHarness
@@ -162,6 +164,8 @@ def check_startable(
             normalise(path)
         if request.output_schema is not None:
             check_output_schema(dict(request.output_schema))
+        # What it needs is evidence too, once it is there.
+        require_count(len(set(request.needs)) + len(set(request.evidence)))
         with controller.store.read() as connection:
             resolve_all(connection, session_id, request.evidence)
     return observation

@@ -168,6 +168,15 @@ def test_the_number_of_references_is_bounded(world: Any) -> None:
         resolve(world, session_id, *references)
 
 
+def test_needs_and_evidence_are_counted_together_before_anything_starts(world: Any) -> None:
+    session_id = world.session()
+    references = [record_result(world, session_id) for _ in range(evidence.MAX_REFERENCES)]
+    text = world.shell("one", "touch started") + world.shell("two", "true", needs=["one"], evidence=references)
+    with pytest.raises(TooMuchEvidence):
+        world.run(text, session_id=session_id)
+    assert world.count("delegations") == 0
+
+
 def test_the_bytes_of_references_are_bounded(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     session_id = world.session()
     references = [record_result(world, session_id) for _ in range(2)]
