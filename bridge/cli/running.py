@@ -16,6 +16,7 @@ from bridge.foundation.ids import short_entry, short_session
 REFRESHES_PER_SECOND = 8
 _VERBS = {
     "plan_started": "started",
+    "task_queued": "queued",
     "task_rejected": "rejected",
     "task_preparing": "preparing",
     "task_running": "running",

@@ -24,7 +24,7 @@ from bridge.conversations.models import EntryDraft, stamp_to_json
 from bridge.conversations.store import get_entry
 from bridge.foundation.errors import BridgeError
 from bridge.git.commits import Preserved, preserve
-from bridge.git.history import changed_paths
+from bridge.git.history import changed_paths, is_ancestor
 from bridge.git.observe import Observation
 from bridge.git.paths import plain_path
 from bridge.git.repository import discover
@@ -64,7 +64,10 @@ def inspect(
             message=f"Work of task {delegation_id}, preserved by Bridge",
             timeout_seconds=timeout,
         )
-        changes = changed_paths(discover(worktree), base_commit, preserved.commit)
+        location = discover(worktree)
+        changes = changed_paths(location, base_commit, preserved.commit)
+        if not is_shared and not is_ancestor(location, base_commit, preserved.commit):
+            drift += (f"HEAD is at {preserved.head}, which does not descend from the base {base_commit}.",)
     except (BridgeError, OSError) as error:
         problem = error.message if isinstance(error, BridgeError) else str(error)
         return Inspected(GitFacts(base_commit, None, problem=problem), None, observation)

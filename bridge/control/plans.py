@@ -184,6 +184,8 @@ async def run_plan(
     orchestration = orchestration.of_plan(run.id)
     reporter = _Reporter(controller, run.id, progress)
     reporter.tell("plan_started", None, run.status, f"{len(delegations)} workers", session_id=run.session_id)
+    for delegation in delegations:
+        reporter.task("task_queued", delegation)
     board = _Board(queue=list(delegations), requests=_policy_requests(orchestration, delegations))
     is_interrupted = True
     try:

@@ -122,7 +122,7 @@ def test_a_shared_writer_works_in_the_checkout_itself(world: Any) -> None:
     world.run(world.shell("a", "pwd; cat mine.txt; echo more >> a.txt; echo new > new.txt", write="shared"))
     result, task = world.result("a"), world.task("a")
     assert result["summary"].splitlines() == [str(world.repo.path), "the user's own"]
-    assert result["files_changed"] == ["a.txt", "new.txt"]
+    assert (result["files_changed"], result["risks"]) == (["a.txt", "new.txt"], [])
     assert (task.status, task.adoption_status, task.kept_reason) == ("completed", "empty", None)
     assert (world.repo.path / "a.txt").read_text() == "alpha\nmore\n"
     assert (world.repo.path / ".git/index").read_bytes() == index
