@@ -32,7 +32,7 @@ from bridge.workspaces.models import Workspace
 from bridge.workspaces.registration import register
 
 #: No run of a test's plan takes this long; it is a bound, not an expectation.
-BOUND_SECONDS = 60.0
+BOUND_SECONDS = 100.0
 
 _PREAMBLE = """\
 import hashlib, json, os, pathlib, signal, subprocess, sys, time
@@ -40,7 +40,7 @@ task = json.loads(pathlib.Path(os.environ["BRIDGE_TASK"]).read_bytes())
 def hand_in(summary="done", status="completed", **result):
     content = json.dumps({"status": status, "summary": summary, **result})
     pathlib.Path(os.environ["BRIDGE_RESULT"]).write_text(content)
-def wait_for(path, seconds=30):
+def wait_for(path, seconds=60):
     deadline = time.monotonic() + seconds
     while not pathlib.Path(path).exists():
         if time.monotonic() > deadline:
@@ -161,7 +161,7 @@ class World:
         with self.controller.store.read() as connection:
             return rows.list_delegations(connection, open_only=True)
 
-    def eventually(self, condition: Callable[[], Any], seconds: float = 30.0) -> None:
+    def eventually(self, condition: Callable[[], Any], seconds: float = 60.0) -> None:
         """Wait until something holds, within a generous bound."""
         deadline = time.monotonic() + seconds
         while not condition():

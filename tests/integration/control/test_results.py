@@ -154,7 +154,7 @@ def test_a_command_that_is_not_there_is_a_recorded_failure(world: Any) -> None:
 
 
 def test_a_worker_past_its_time_limit_is_ended_and_its_work_kept(world: Any) -> None:
-    world.run(world.shell("t1", "echo part > part.txt; sleep 60", timeout_seconds=1))
+    world.run(world.shell("t1", "echo part > part.txt; sleep 60", timeout_seconds=3))
     result = world.result("t1")
     assert (result["status"], result["failure_class"]) == ("failed", "timed_out")
     assert result["files_changed"] == ["part.txt"]

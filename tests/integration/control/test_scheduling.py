@@ -23,7 +23,7 @@ from bridge.process.identity import Marker, marked_processes
 
 def meeting(folder: Path, own: str, other: str) -> str:
     """Return a line of shell that ends well only if two workers run at the same time."""
-    return f"touch {folder}/{own}; for i in $(seq 600); do [ -e {folder}/{other} ] && exit 0; sleep 0.05; done; exit 1"
+    return f"touch {folder}/{own}; for i in $(seq 1200); do [ -e {folder}/{other} ] && exit 0; sleep 0.05; done; exit 1"
 
 
 def statuses(outcome: Any) -> list[str]:
