@@ -13,13 +13,13 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.control import store as rows
 from bridge.control.controller import Controller
-from bridge.control.delegation import Delegation
-from bridge.control.planfile import load_plan
-from bridge.control.plans import PlanOutcome, PlanRequest, request_of, run_plan
-from bridge.control.progress import Progress
-from bridge.control.tasks import find_task, task_details
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.model import Delegation
+from bridge.control.delegations.tasks import find_task, task_details
+from bridge.control.plans.file import load_plan
+from bridge.control.plans.progress import Progress
+from bridge.control.plans.scheduling import PlanOutcome, PlanRequest, request_of, run_plan
 from bridge.conversations.models import Entry, EntryDraft, NewSession
 from bridge.conversations.paths import active_path
 from bridge.conversations.references import require_entry

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from bridge.control import adoption
-from bridge.control.adoption import adopt, discard
+from bridge.control.delegations.adoption import adopt, discard
 from bridge.control.errors import AdoptionConflict, AdoptionRefused, NothingToAdopt, TaskStillOpen
-from bridge.control.plans import run_plan
+from bridge.control.plans.scheduling import run_plan
 from bridge.git.errors import CheckoutBlocked
 
 USER = "committer@example.invalid"

@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.control.adoption import adopt
+from bridge.control.delegations.adoption import adopt
+from bridge.control.delegations.tasks import worktree_path
 from bridge.control.errors import AdoptionRefused, BaseUnavailable
-from bridge.control.plans import run_plan
-from bridge.control.tasks import worktree_path
+from bridge.control.plans.scheduling import run_plan
 from bridge.git.errors import GitFailed, GitIdentityMissing, WorktreeNotRegistered
 from bridge.workspaces.store import load_state
 

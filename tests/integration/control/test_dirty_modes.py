@@ -9,10 +9,10 @@ import anyio
 import pytest
 
 from bridge.control import plans
-from bridge.control.adoption import adopt
-from bridge.control.bases import MAX_NAMED_PATHS
+from bridge.control.delegations.adoption import adopt
+from bridge.control.delegations.bases import MAX_NAMED_PATHS
 from bridge.control.errors import AdoptionConflict, UncommittedWork
-from bridge.control.plans import run_plan
+from bridge.control.plans.scheduling import run_plan
 from bridge.git.errors import CheckoutBlocked
 
 MODES = {"refuse": "", "ignore": 'dirty = "ignore"\n', "carry": 'dirty = "carry"\n'}

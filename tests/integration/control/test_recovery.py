@@ -16,10 +16,10 @@ import anyio
 import pytest
 
 from bridge.control import recovery
-from bridge.control import store as rows
 from bridge.control.controller import Controller
-from bridge.control.recovery import recover
-from bridge.control.tasks import request_cancel
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.recovery import recover
+from bridge.control.delegations.tasks import request_cancel
 from bridge.integrity.chain import verify_chain
 from bridge.process.environment import child_environment
 from bridge.process.identity import Marker, marked_processes
@@ -33,8 +33,8 @@ from pathlib import Path
 import anyio
 from bridge.control import delegations, requesting, working
 from bridge.control.controller import Controller
-from bridge.control.planfile import load_plan
-from bridge.control.plans import request_of, run_plan
+from bridge.control.plans.file import load_plan
+from bridge.control.plans.scheduling import request_of, run_plan
 from bridge.foundation.clock import SystemClock
 from bridge.foundation.config import load_settings
 from bridge.git.repository import discover

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from bridge.control import settlement
-from bridge.control.concluding import Inspected, conclude
+from bridge.control.delegations.concluding import Inspected, conclude
+from bridge.control.delegations.evidence import resolve_evidence
+from bridge.control.delegations.settlement import AttemptOutcome, GitFacts
+from bridge.control.delegations.tasks import list_tasks
 from bridge.control.errors import DuplicateTask, ReferenceInvalidResult
-from bridge.control.evidence import resolve_evidence
-from bridge.control.settlement import AttemptOutcome, GitFacts
-from bridge.control.tasks import list_tasks
 from bridge.conversations.models import EntryDraft
 from bridge.process.identity import Marker, marked_processes
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from bridge.agents import store as agents
 from bridge.agents.policy import WriteMode
-from bridge.control import store as rows
-from bridge.control.changing import change_delegation
 from bridge.control.controller import Controller
-from bridge.control.delegation import AdoptionStatus, Delegation, DelegationStatus
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.changing import change_delegation
+from bridge.control.delegations.evidence import RESULT_KIND
+from bridge.control.delegations.model import AdoptionStatus, Delegation, DelegationStatus
+from bridge.control.delegations.settlement import Assignment, AttemptOutcome, GitFacts, settle
 from bridge.control.errors import DuplicateTask
-from bridge.control.evidence import RESULT_KIND
 from bridge.control.recording import RecordingTransaction
-from bridge.control.settlement import Assignment, AttemptOutcome, GitFacts, settle
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import EntryDraft, stamp_to_json
 from bridge.conversations.store import get_entry

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from bridge.agents.policy import WriteMode
-from bridge.control import store as rows
-from bridge.control.bases import CARRIED_REF
-from bridge.control.changing import change_delegation
-from bridge.control.concluding import RESULT_REF
 from bridge.control.controller import Controller
-from bridge.control.delegation import AdoptionStatus, Delegation, DelegationStatus
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.bases import CARRIED_REF
+from bridge.control.delegations.changing import change_delegation
+from bridge.control.delegations.concluding import RESULT_REF
+from bridge.control.delegations.model import AdoptionStatus, Delegation, DelegationStatus
+from bridge.control.delegations.releasing import release_worktree
 from bridge.control.errors import AdoptionConflict, AdoptionRefused, NothingToAdopt, TaskStillOpen
 from bridge.control.recording import RecordingTransaction
-from bridge.control.releasing import release_worktree
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import EntryDraft
 from bridge.conversations.store import get_entry

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, or_, select, update
 
-from bridge.control.delegation import (
+from bridge.control.delegations.model import (
     OPEN_STATUSES,
     AdoptionStatus,
     Attempt,
