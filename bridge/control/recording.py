@@ -263,11 +263,17 @@ class Recorder:
         What the tasks of one loop append at the same time shares one transaction. Cancelled before it began, nothing
         is written; later the entry is written as a whole.
         """
-        queue = self._loop_queue
-        loop = asyncio.get_running_loop()
-        if queue is None or queue.loop is not loop:
-            queue = self._loop_queue = LoopQueue(self._store, loop)
-        return await queue.write(self._append_job(session_id, draft, stamp, first), is_repeatable=True)
+        return await self._write_async(self._append_job(session_id, draft, stamp, first))
+
+    async def append_prepared(
+        self,
+        session_id: str,
+        prepared: PreparedEntry,
+        *,
+        first: Callable[[RecordingTransaction], None] | None = None,
+    ) -> Appended:
+        """Append what was prepared before, as :meth:`append_async` does."""
+        return await self._write_async(self._prepared_job(session_id, prepared, self._now(), first))
 
     def append_now(
         self,
@@ -285,12 +291,12 @@ class Recorder:
 
         If the function raises, nothing of it is written. It must be quick, and must not wait for other writes.
         """
-        moment = format_timestamp(self._clock.now())
+        moment = self._now()
         return self._store.write(lambda tx: fn(RecordingTransaction(self, tx, moment)))
 
     def submit(self, fn: Callable[[RecordingTransaction], T]) -> Future[T]:
         """Queue a function as :meth:`transact` runs it, and return its future."""
-        moment = format_timestamp(self._clock.now())
+        moment = self._now()
         return self._store.submit(lambda tx: fn(RecordingTransaction(self, tx, moment)))
 
     def create_session(self, new: NewSession, stamp: Stamp = UNSTAMPED) -> Session:
@@ -321,8 +327,16 @@ class Recorder:
         first: Callable[[RecordingTransaction], None] | None,
     ) -> Callable[[Transaction], Appended]:
         prepared = self.prepare(draft, stamp)
-        moment = format_timestamp(self._clock.now()) if draft.created_at is not None else prepared.created_at
+        moment = prepared.created_at if draft.created_at is None else self._now()
+        return self._prepared_job(session_id, prepared, moment, first)
 
+    def _prepared_job(
+        self,
+        session_id: str,
+        prepared: PreparedEntry,
+        moment: str,
+        first: Callable[[RecordingTransaction], None] | None,
+    ) -> Callable[[Transaction], Appended]:
         def run(tx: Transaction) -> Appended:
             recording = RecordingTransaction(self, tx, moment)
             if first is not None:
@@ -331,9 +345,19 @@ class Recorder:
 
         return run
 
+    async def _write_async(self, job: Callable[[Transaction], T]) -> T:
+        queue = self._loop_queue
+        loop = asyncio.get_running_loop()
+        if queue is None or queue.loop is not loop:
+            queue = self._loop_queue = LoopQueue(self._store, loop)
+        return await queue.write(job, is_repeatable=True)
+
+    def _now(self) -> str:
+        return format_timestamp(self._clock.now())
+
     def _time_of(self, draft: EntryDraft) -> str:
         if draft.created_at is None:
-            return format_timestamp(self._clock.now())
+            return self._now()
         try:
             # Hashes cover the stored text: other precisions and offsets become the one form that is stored.
             return format_timestamp(parse_timestamp(draft.created_at))
