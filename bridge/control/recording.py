@@ -204,7 +204,7 @@ class Recorder:
         """
         payload = _payload_of(draft)
         redaction = redact(payload)
-        validate(draft.kind, redaction.value)
+        validate(draft.kind, redaction.value, canonical=redaction.canonical)
         encoded = redaction.canonical
         if len(encoded) > self._max_payload_bytes:
             raise PayloadTooLarge(

@@ -185,7 +185,7 @@ _values_of = attrgetter(*ENTRY_FIELDS)
 
 
 def insert_entry(tx: Transaction, entry: Entry) -> None:
-    tx.run(_INSERT_ENTRY, *_values_of(entry))
+    tx.queue(_INSERT_ENTRY, *_values_of(entry))
 
 
 def entry_hash_of(connection: Connection, session_id: str, entry_id: str) -> str | None:
@@ -307,7 +307,7 @@ def get_head(connection: Connection, session_id: str) -> Head | None:
 
 
 def set_head(tx: Transaction, session_id: str, head: Head, moment: str) -> None:
-    tx.run(_ADVANCE_HEAD, head.entry_id, head.next_sequence, moment, session_id)
+    tx.queue_last(_ADVANCE_HEAD, session_id, head.entry_id, head.next_sequence, moment, session_id)
     tx.memo["head", session_id] = head
 
 

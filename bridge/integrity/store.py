@@ -64,7 +64,7 @@ def last_event(tx: Transaction, chain_id: str) -> tuple[int, str] | None:
 
 
 def insert_event(tx: Transaction, event: StoredEvent) -> None:
-    tx.run(_INSERT, *event)
+    tx.queue(_INSERT, *event)
     tx.memo["chain", event.chain_id] = event.ordinal, event.event_hash
 
 

@@ -28,10 +28,18 @@ class Cursor(Protocol):
     def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
 
 
+class ManyCursor(Protocol):
+    """What drivers return from ``cursor``, as far as it is used."""
+
+    def executemany(self, statement: str, rows: Any, /) -> Any: ...
+
+
 class DriverConnection(Protocol):
     """What drivers' connections have in common, as far as it is used."""
 
     def execute(self, statement: str, parameters: Any = (), /) -> Cursor: ...
+
+    def cursor(self) -> ManyCursor: ...
 
 
 def driver_of(connection: Connection) -> DriverConnection:
@@ -90,6 +98,23 @@ class Prepared:
         if compiled.positions is None:
             return driver.execute(compiled.text, dict(zip(compiled.names, known, strict=True)))
         return driver.execute(compiled.text, [known[position] for position in compiled.positions])
+
+    def run_many_on(self, driver: DriverConnection, dialect: Dialect, rows: list[tuple[Any, ...]]) -> None:
+        """Run the statement once for each row of values, in order."""
+        if len(rows) == 1:
+            self.run_on(driver, dialect, rows[0])
+            return
+        compiled = self._compiled.get(dialect.name)
+        if compiled is None:
+            compiled = self._compile(dialect)
+        if compiled.is_plain:
+            driver.cursor().executemany(compiled.text, rows)
+        elif compiled.positions is None:
+            known = [dict(zip(compiled.names, row + compiled.constants, strict=True)) for row in rows]
+            driver.cursor().executemany(compiled.text, known)
+        else:
+            for row in rows:
+                self.run_on(driver, dialect, row)
 
     def _compile(self, dialect: Dialect) -> _Compiled:
         compiled = self._statement.compile(dialect=dialect)

@@ -43,23 +43,67 @@ class Transaction:
 
     ``memo`` holds what the transaction itself wrote last and would read back next (heads, ends of chains). All
     jobs of the transaction share it, since nobody else can write meanwhile; it is emptied when one is undone.
+
+    Writes may be queued (:meth:`queue`, :meth:`queue_last`). They are done, in order, before anything else is asked of
+    the transaction and before it ends: nobody sees a difference, but for the cost.
     """
 
-    __slots__ = ("_dialect", "_driver", "connection", "memo")
+    __slots__ = ("_connection", "_dialect", "_driver", "_last", "_rows", "memo", "queued")
 
     def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+        self._connection = connection
         self.memo: dict[tuple[str, str], Any] = {}
         self._driver = driver_of(connection)
         self._dialect = connection.dialect
+        self._rows: dict[Prepared, list[tuple[Any, ...]]] = {}
+        self._last: dict[tuple[Prepared, Any], tuple[Any, ...]] = {}
+        #: Writes queued so far, done or not.
+        self.queued = 0
+
+    @property
+    def connection(self) -> Connection:
+        """The connection, to read or write with; what was queued is done first."""
+        self.flush()
+        return self._connection
 
     def run(self, statement: Prepared, *values: Any) -> Cursor:
         """Run a prepared statement with its values in order."""
+        self.flush()
         return statement.run_on(self._driver, self._dialect, values)
 
     def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[*tuple[Any, ...]]:
         """Run a Core statement: convenient, at twice the cost of a prepared one."""
         return self.connection.execute(statement, parameters)
+
+    def queue(self, statement: Prepared, *values: Any) -> None:
+        """Queue a row for an INSERT; rows of one statement are inserted in one go, statements in order of use."""
+        rows = self._rows.get(statement)
+        if rows is None:
+            rows = self._rows[statement] = []
+        rows.append(values)
+        self.queued += 1
+
+    def queue_last(self, statement: Prepared, key: Any, *values: Any) -> None:
+        """Queue a change of one row, after all inserts; a later one with the same key takes its place."""
+        self._last[statement, key] = values
+        self.queued += 1
+
+    def flush(self) -> None:
+        """Do what was queued."""
+        if self._rows:
+            rows, self._rows = self._rows, {}
+            for statement, values in rows.items():
+                statement.run_many_on(self._driver, self._dialect, values)
+        if self._last:
+            last, self._last = self._last, {}
+            for (statement, _), row in last.items():
+                statement.run_on(self._driver, self._dialect, row)
+
+    def forget(self) -> None:
+        """Drop what was queued and remembered, since the transaction, or its last job, is undone."""
+        self._rows.clear()
+        self._last.clear()
+        self.memo.clear()
 
 
 def typed_error(error: BaseException, *, outcome: str = NOTHING) -> BaseException:

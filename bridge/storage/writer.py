@@ -354,30 +354,55 @@ def run_batch(connection: Connection, batch: list[Job[Any]], *, with_savepoints:
         Jobs to run in a further transaction with savepoints: because this one was undone, or because the database
         rolled it back under an earlier job (disk full, I/O error) before they ran.
     """
+    if not with_savepoints and all(job.is_repeatable for job in batch):
+        return _run_together(connection, batch)
+    return _run_apart(connection, batch)
+
+
+def _run_together(connection: Connection, batch: list[Job[Any]]) -> list[Job[Any]]:
+    """Run repeatable jobs without savepoints; return all of them where one failed after something was written."""
+    done: list[tuple[Job[Any], Any]] = []
+    failed: list[tuple[Job[Any], BaseException]] = []
+    transaction, driver = Transaction(connection), driver_of(connection)
+    try:
+        for job in batch:
+            before = count_changes(driver), transaction.queued
+            try:
+                done.append((job, job.fn(transaction)))
+            except BaseException as error:
+                is_unchanged = before[0] is not None and before == (count_changes(driver), transaction.queued)
+                if not is_unchanged or not in_transaction(driver):
+                    raise
+                failed.append((job, error))
+        transaction.flush()
+    except BaseException as error:  # noqa: BLE001 - handed to the caller through its future, or met again
+        _roll_back(connection)
+        if len(batch) > 1 or is_collision(error):
+            return batch
+        _fail(batch, error)
+        return []
+    _finish(connection, done, failed)
+    return []
+
+
+def _run_apart(connection: Connection, batch: list[Job[Any]]) -> list[Job[Any]]:
+    """Run jobs with a savepoint each; return those that had no turn, because the transaction was lost."""
     done: list[tuple[Job[Any], Any]] = []
     failed: list[tuple[Job[Any], BaseException]] = []
     rest: list[Job[Any]] = []
-    may_go_without = not with_savepoints and all(job.is_repeatable for job in batch)
-    has_savepoints = len(batch) > 1 and not may_go_without
-    transaction = Transaction(connection)
-    driver = driver_of(connection)
+    has_savepoints = len(batch) > 1
+    transaction, driver = Transaction(connection), driver_of(connection)
     for index, job in enumerate(batch):
-        changes = count_changes(driver)
         try:
             if has_savepoints:
                 driver.execute("SAVEPOINT job")
             result = job.fn(transaction)
+            transaction.flush()
             if has_savepoints:
                 driver.execute("RELEASE SAVEPOINT job")
         except BaseException as error:  # noqa: BLE001 - handed to the caller through its future
-            transaction.memo.clear()
-            if may_go_without and changes is not None and count_changes(driver) == changes and in_transaction(driver):
-                failed.append((job, error))
-                continue
-            if may_go_without and (len(batch) > 1 or is_collision(error)):
-                _roll_back(connection)
-                return batch
             failed.append((job, error))
+            transaction.forget()
             if not (has_savepoints and _undo_job(driver)):
                 rest = batch[index + 1 :]
                 lost: BridgeError = DatabaseFailed(f"The database undid the transaction of several writes. {NOTHING}")
