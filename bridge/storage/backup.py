@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from bridge.storage.errors import BackupRefused, DatabaseFailed, NotEnoughSpace
 from bridge.storage.locking import StoreLock
-from bridge.storage.schema_version import SCHEMA_VERSION, Look, look
+from bridge.storage.schema_version import SCHEMA_VERSION, Look, look, unaltered_uri
 
 #: Ending of a file that is not finished yet; removed by whoever finds it while holding the store alone.
 PARTIAL_SUFFIX = ".partial"
@@ -89,7 +89,7 @@ def copy_database(source: Path, target: Path, *, progress: CopyProgress | None =
     try:
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         with (
-            closing(sqlite3.connect(_uri(source, "ro"), uri=True, isolation_level=None)) as reading,
+            closing(sqlite3.connect(f"file:{quote(str(source))}?mode=ro", uri=True, isolation_level=None)) as reading,
             closing(sqlite3.connect(partial, isolation_level=None)) as writing,
         ):
             told = progress or (lambda _done, _total: None)
@@ -194,7 +194,7 @@ def _require_usable(backup: Path, timeout_seconds: float) -> int:
         raise BackupRefused(f"There is no file {backup}. Nothing was touched.")
     try:
         version = _version_of(look(backup, timeout_seconds=timeout_seconds))
-        with closing(sqlite3.connect(_uri(backup, "ro"), uri=True)) as connection:
+        with closing(sqlite3.connect(unaltered_uri(backup), uri=True)) as connection:
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     except (DatabaseFailed, sqlite3.Error) as error:
         raise BackupRefused(f"{backup} cannot be read as a store. Nothing was touched.") from error
@@ -209,8 +209,8 @@ def _loss(database: Path, backup: Path) -> Loss:
     if not database.exists() or database.stat().st_size == 0:
         return Loss(0, 0)
     try:
-        with closing(sqlite3.connect(_uri(database, "ro"), uri=True)) as connection:
-            connection.execute("ATTACH ? AS old", (_uri(backup, "ro"),))
+        with closing(sqlite3.connect(unaltered_uri(database), uri=True)) as connection:
+            connection.execute("ATTACH ? AS old", (unaltered_uri(backup),))
             return _compare(connection)
     except sqlite3.Error:
         # What is damaged beyond reading is what a restore is for.
@@ -256,10 +256,6 @@ def _set_aside(database: Path, kept: Path) -> None:
             side.replace(kept.with_name(kept.name + ending))
     database.with_name(database.name + "-shm").unlink(missing_ok=True)
     os.link(database, kept)
-
-
-def _uri(path: Path, mode: str) -> str:
-    return f"file:{quote(str(path))}?mode={mode}"
 
 
 def _sync(path: Path) -> None:

@@ -39,9 +39,6 @@ class Look:
 def look(path: Path, *, timeout_seconds: float) -> Look:
     """Look at a SQLite file without changing a byte of it or of its WAL.
 
-    Without a WAL the file is read as immutable, which creates no side files at all. With one, a read-only
-    connection is needed to see what the WAL adds; it may create the ``-shm``, which is SQLite's own.
-
     Raises
     ------
     DatabaseFailed
@@ -50,15 +47,22 @@ def look(path: Path, *, timeout_seconds: float) -> Look:
     try:
         if not path.exists() or path.stat().st_size == 0:
             return Look(is_empty=True)
-        wal = path.with_name(path.name + "-wal")
-        journal = path.with_name(path.name + "-journal")
-        has_side_file = any(side.exists() and side.stat().st_size > 0 for side in (wal, journal))
-        mode = "mode=ro" if has_side_file else "mode=ro&immutable=1"
-        uri = f"file:{quote(str(path))}?{mode}"
+        uri = unaltered_uri(path)
         with closing(sqlite3.connect(uri, uri=True, timeout=timeout_seconds, isolation_level=None)) as connection:
             return _read(connection)
     except (OSError, sqlite3.Error) as error:
         raise DatabaseFailed(f"The store {path} cannot be read: {error}. Nothing was touched.") from error
+
+
+def unaltered_uri(path: Path) -> str:
+    """Return the URI under which SQLite reads a file without changing a byte of it or of its WAL.
+
+    Without a WAL the file is immutable, and no side files are made. With one, a read-only connection is needed to see
+    what the WAL adds; it may create the ``-shm``, which is SQLite's own.
+    """
+    sides = (path.with_name(path.name + "-wal"), path.with_name(path.name + "-journal"))
+    has_side_file = any(side.exists() and side.stat().st_size > 0 for side in sides)
+    return f"file:{quote(str(path))}?{'mode=ro' if has_side_file else 'mode=ro&immutable=1'}"
 
 
 def _read(connection: sqlite3.Connection) -> Look:

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from urllib.parse import quote
 
 from bridge.storage.backup import (
     BACKUP_SUFFIX,
@@ -26,7 +25,7 @@ from bridge.storage.backup import (
 )
 from bridge.storage.errors import DatabaseFailed, DatabaseMissing, NotEnoughSpace
 from bridge.storage.locking import StoreLock
-from bridge.storage.schema_version import SCHEMA_VERSION, Look, judge, look, require_supported
+from bridge.storage.schema_version import SCHEMA_VERSION, Look, judge, look, require_supported, unaltered_uri
 
 #: What the note of an upgrade under way is called, after the store's own name.
 NOTE_SUFFIX = ".upgrade"
@@ -183,8 +182,7 @@ def read_clients(database: Path) -> tuple[Client, ...]:
     """Return the clients that a store knows, the last used first; none where it keeps no account of them."""
     if not database.exists():
         return ()
-    uri = f"file:{quote(str(database))}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(unaltered_uri(database), uri=True, isolation_level=None)) as connection:
         if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'clients'").fetchone():
             rows = connection.execute(
                 "SELECT host, version, first_used_at, last_used_at FROM clients"

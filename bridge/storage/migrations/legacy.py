@@ -3,7 +3,7 @@
 An event has five columns, none of them constrained: whatever SQLite could store in one may stand there. An entry
 takes the JSON text as its payload, byte for byte, canonical or not, broken or not; the ordinal becomes the external
 id. Where a column holds what an entry cannot (NULL, a blob, a time in other words), the entry gets the nearest
-thing and ``legacy_events`` keeps the original. So nothing is lost, and nothing has to be guessed later.
+thing and ``legacy_events`` keeps the original column. So nothing is lost, and nothing has to be guessed later.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Value(NamedTuple):
 
     def to_json(self) -> list[str | None]:
         """Return a form that :meth:`from_json` reads back: the storage class, and text, hex or null."""
-        readable = self.text
+        readable = None if self.kind == "blob" else _decode(self.raw)
         if readable is not None:
             return [self.kind, readable]
         return [f"{self.kind}:hex", None if self.raw is None else self.raw.hex()]
@@ -131,21 +131,22 @@ def moved_events_digest(driver: DriverConnection) -> str:
         " WHERE e.external_source = ? ORDER BY e.session_id, e.sequence"
     )
     for session_id, external_id, kind, payload, created_at, original in driver.execute(query, (SOURCE,)):
-        if original is not None:
-            stored = orjson.loads(original)
-            digest.add(Event(*(Value.from_json(stored[name]) for name in _COLUMNS)))
-            continue
-        ordinal = external_id.partition(".")[0]
-        digest.add(
-            Event(
-                Value("text", session_id.encode()),
-                Value("integer", ordinal.encode()),
-                Value("text", kind.encode()),
-                Value("text", payload.encode()),
-                Value("text", created_at.encode()),
-            )
-        )
+        kept = {} if original is None else orjson.loads(original)
+        held = _as_event(session_id, external_id, kind, payload, created_at)
+        digest.add(held._replace(**{name: Value.from_json(stored) for name, stored in kept.items()}))
     return digest.hexdigest()
+
+
+def _as_event(session_id: str, external_id: str, kind: str, payload: str, created_at: str) -> Event:
+    """Return the event that an entry holds, as far as an entry can."""
+    ordinal = external_id.partition(".")[0]
+    return Event(
+        Value("text", session_id.encode()),
+        Value("integer", ordinal.encode()),
+        Value("text", kind.encode()),
+        Value("text", payload.encode()),
+        Value("text", created_at.encode()),
+    )
 
 
 class _SessionFacts(NamedTuple):
@@ -221,7 +222,7 @@ class Move:
             if len(self._entries) >= BATCH_ROWS:
                 self._flush()
         last = writer.finish()
-        label = session.text if facts.label is None and session_id != session.text else facts.label
+        label = (session.text or None) if facts.label is None and session_id != session.text else facts.label
         self._driver.execute(
             "INSERT INTO sessions (id, kind, harness, label, status, created_at, updated_at)"
             " VALUES (?, 'chat', ?, ?, ?, ?, ?)",
@@ -326,15 +327,10 @@ class _SessionWriter:
         ordinal = str(event.ordinal.raw.decode()) if event.ordinal.kind == "integer" and event.ordinal.raw else "-"
         count = self._ordinals[ordinal] = self._ordinals.get(ordinal, 0) + 1
         external_id = ordinal if count == 1 else f"{ordinal}.{count}"
-        is_whole = (
-            event.session.text == self._id
-            and ordinal != "-"
-            and event.type.text == kind
-            and event.json.text is not None
-            and event.created_at.text == moment
-        )
-        original = None if is_whole else _dump(dict(zip(_COLUMNS, (value.to_json() for value in event), strict=True)))
-        self._write(kind, "null" if payload is None else payload, moment, external_id, original)
+        text = "null" if payload is None else payload
+        held = _as_event(self._id, external_id, kind, text, moment)
+        lost = {name: was.to_json() for name, was, now in zip(_COLUMNS, event, held, strict=True) if was != now}
+        self._write(kind, text, moment, external_id, _dump(lost) if lost else None)
 
     def _write(self, kind: str, payload: str, moment: str, external_id: str | None, original: str | None) -> None:
         identity = entry_id(self._id, self._sequence)

@@ -173,8 +173,8 @@ class _Run:
         )
 
     def _stored_version(self) -> int:
-        (row,) = self._driver.execute("SELECT version_num FROM schema_version").fetchall()
-        return int(row[0])
+        row = self._driver.execute("SELECT version_num FROM schema_version").fetchone()
+        return 0 if row is None else int(row[0])
 
 
 def content_digests(driver: DriverConnection) -> dict[str, str]:

@@ -151,7 +151,7 @@ entry_labels = Table(
 )
 
 #: What an event of the older linear history held in a form that no entry can have: NULL, another type, a time in
-#: other words, an unusable session name. ``original`` is a JSON object of its columns; see ``migrations.legacy``.
+#: other words, an unusable session name. ``original`` is a JSON object of those columns; see ``migrations.legacy``.
 legacy_events = Table(
     "legacy_events",
     metadata,

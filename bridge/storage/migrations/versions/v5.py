@@ -14,6 +14,12 @@ down_revision = "4"
 
 
 def upgrade() -> None:
+    # With foreign keys off, an event of a session that was never recorded could be written.
+    op.execute(
+        "INSERT INTO agent_sessions (session, created_at) SELECT session, min(created_at) FROM agent_events"
+        " WHERE session IS NOT NULL AND session NOT IN (SELECT session FROM agent_sessions WHERE session IS NOT NULL)"
+        " GROUP BY session"
+    )
     with op.batch_alter_table("agent_sessions", recreate="always") as batch:
         batch.add_column(sa.Column("status", sa.Text(), nullable=False, server_default="open"))
     op.execute(
