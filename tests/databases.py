@@ -93,16 +93,16 @@ def postgresql_server(pytestconfig: pytest.Config) -> Server:
 
 
 @pytest.fixture(params=DATABASES)
-def database(request: pytest.FixtureRequest) -> str:
+def database_kind(request: pytest.FixtureRequest) -> str:
     """Which database the test runs on; who asks for it runs on both."""
     kind: str = request.param
     return kind
 
 
 @pytest.fixture
-def database_url(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of a store without rows; on SQLite it is made when it is opened."""
-    if database == "sqlite":
+    if database_kind == "sqlite":
         yield f"sqlite:///{tmp_path}/state/bridge.db"
         return
     server: Server = request.getfixturevalue("postgresql_server")
@@ -111,9 +111,9 @@ def database_url(database: str, request: pytest.FixtureRequest, tmp_path: Path) 
 
 
 @pytest.fixture
-def empty_database_url(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def empty_database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of a database in which no store was made yet."""
-    if database == "sqlite":
+    if database_kind == "sqlite":
         yield f"sqlite:///{tmp_path}/state/bridge.db"
         return
     server: Server = request.getfixturevalue("postgresql_server")

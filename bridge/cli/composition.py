@@ -24,7 +24,7 @@ def open_controller(cli: Cli, *, create: bool = True) -> Iterator[Controller]:
 
     Raises
     ------
-    UnsupportedSchemaVersion, DatabaseMissing, DatabaseFailed, InvalidConfiguration
+    UnsupportedSchemaVersion, SchemaUpgradeNeeded, DatabaseMissing, DatabaseFailed, InvalidConfiguration
         What opening the store raises.
     """
     if "structlog" in sys.modules:
@@ -32,4 +32,7 @@ def open_controller(cli: Cli, *, create: bool = True) -> Iterator[Controller]:
         # before the store is opened, so that commands that log nothing are spared structlog's start-up.
         cli.start_logging()
     with Controller(cli.settings, clock=cli.clock, environment=cli.environment, create=create) as controller:
+        done = controller.store.upgraded
+        if done is not None:
+            cli.output.status(f"upgraded the store from schema {done.found} to {done.target}; backup: {done.backup}")
         yield controller

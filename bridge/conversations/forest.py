@@ -37,6 +37,7 @@ from bridge.conversations.models import (
     Session,
 )
 from bridge.conversations.paths import fork_origin, lies_on_shared_path
+from bridge.conversations.soundness import refuse_quarantined, require_sound
 from bridge.foundation.clock import parse_timestamp
 from bridge.foundation.ids import new_session_id, require_safe_id, short_entry, short_session, split_entry_id
 from bridge.storage.transaction import Connection, Transaction
@@ -136,8 +137,11 @@ def append(tx: Transaction, session_id: str, prepared: PreparedEntry, moment: st
     """
     head = store.head_to_change(tx, session_id)
     if head is None:
+        require_sound(tx.connection, session_id)
         raise _no_session(session_id)
-    head_id, sequence, head_hash, has_cursors = head
+    head_id, sequence, head_hash, has_cursors, quarantine = head
+    if quarantine is not None:
+        refuse_quarantined(session_id, quarantine)
     if prepared.external_id is not None:
         known = _known_external(tx.connection, session_id, prepared)
         if known is not None:
@@ -302,7 +306,8 @@ def require_cursor(connection: Connection, session_id: str, owner: str) -> str:
 
 
 def require_session(connection: Connection, session_id: str) -> Session:
-    """Return a session by its full id. Raises SessionNotFound."""
+    """Return a session by its full id. Raises SessionNotFound, and SessionQuarantined if it is damaged."""
+    require_sound(connection, session_id)
     session = store.get_session(connection, session_id)
     if session is None:
         raise _no_session(session_id)
@@ -328,6 +333,7 @@ def _no_session(session_id: str) -> SessionNotFound:
 
 
 def _require_session_head(connection: Connection, session_id: str) -> store.Head:
+    require_sound(connection, session_id)
     head = store.get_head(connection, session_id)
     if head is None:
         raise _no_session(session_id)

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -30,11 +31,15 @@ class Settings:
         SQLAlchemy URL of the store; ``sqlite:///<home>/bridge.db`` unless given.
     git_timeout_seconds
         Time limit of one git call that Bridge waits for; a stamp past it is unknown (``timed_out``).
+    auto_upgrade
+        Whether a SQLite store of an older schema is brought up to date when it is opened, if its backup fits on the
+        disk; else ``bridge db upgrade`` has to be run.
     """
 
     home: Path
     database_url: str
     git_timeout_seconds: float = 30.0
+    auto_upgrade: bool = True
 
     @property
     def worktrees(self) -> Path:
@@ -87,7 +92,7 @@ def _sqlite_url(home: Path) -> str:
     return f"sqlite:///{home / DATABASE_FILE}"
 
 
-def _read_config(path: Path) -> dict[str, float]:
+def _read_config(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             table = tomllib.load(file)
@@ -95,10 +100,16 @@ def _read_config(path: Path) -> dict[str, float]:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidConfiguration(f"{path}: {error}.", hint="Mend or remove the file.") from error
-    options: dict[str, float] = {}
+    options: dict[str, Any] = {}
     for key, value in table.items():
+        if key == "auto_upgrade":
+            if not isinstance(value, bool):
+                raise InvalidConfiguration(f"{path}: {key} must be true or false.")
+            options[key] = value
+            continue
         if key != "git_timeout_seconds":
-            raise InvalidConfiguration(f"{path}: unknown key {key!r}.", hint="Known keys: git_timeout_seconds.")
+            hint = "Known keys: auto_upgrade, git_timeout_seconds."
+            raise InvalidConfiguration(f"{path}: unknown key {key!r}.", hint=hint)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
             raise InvalidConfiguration(f"{path}: {key} must be a positive number of seconds.")
         options[key] = float(value)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Protocol, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
 
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from bridge.foundation.errors import InvalidConfiguration
+from bridge.storage.errors import NotOnThisDatabase, SchemaUpgradeNeeded
+from bridge.storage.locking import StoreLock
 from bridge.storage.schema_version import Look
+
+if TYPE_CHECKING:
+    from bridge.storage.upgrading import Upgraded
 
 
 class Follower(Protocol):
@@ -42,6 +48,12 @@ class Backend(Protocol):
     def create(self, *, timeout_seconds: float) -> bool:
         """Make the tables in an empty database, in one transaction; return false if another process was quicker."""
 
+    def share(self, *, timeout_seconds: float) -> StoreLock:
+        """Wait until nobody upgrades or replaces the store, and keep that from happening until it is released."""
+
+    def upgrade_at_once(self, needed: SchemaUpgradeNeeded, *, moment: str, timeout_seconds: float) -> Upgraded:
+        """Upgrade an older store; raise the error given where that is not done without being asked for."""
+
     def writer_engine(self, *, busy_timeout_seconds: float) -> Engine:
         """Return the engine whose transactions begin with the write lock of the whole store."""
 
@@ -57,6 +69,25 @@ _BACKENDS = {
     "sqlite": ("bridge.storage.sqlite", "SqliteBackend"),
     "postgresql": ("bridge.storage.postgresql", "PostgresqlBackend"),
 }
+
+
+def file_of(url: str) -> Path:
+    """Return the file of a store on SQLite.
+
+    Raises
+    ------
+    NotOnThisDatabase
+        If the store is on PostgreSQL.
+    InvalidConfiguration
+        If the URL cannot be used.
+    """
+    path = getattr(backend_for(url), "path", None)
+    if not isinstance(path, Path):
+        raise NotOnThisDatabase(
+            "This is for a store that is a file; this one is on PostgreSQL. Nothing was changed.",
+            hint="Back it up with pg_dump, or copy it with: bridge db copy --to sqlite:////full/path/bridge.db",
+        )
+    return path
 
 
 def backend_for(url: str | URL) -> Backend:

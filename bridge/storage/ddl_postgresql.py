@@ -50,6 +50,12 @@ def trigger_statements(schema: str) -> Iterator[str]:
     )
 
 
+def trigger_names() -> list[str]:
+    """Return the names of all triggers."""
+    made = (statement.split() for statement in trigger_statements("public"))
+    return [words[2] for words in made if words[:2] == ["CREATE", "TRIGGER"]]
+
+
 def role_statement() -> str:
     """Return the statement that makes the application role, if the cluster has none and the user may make one."""
     # Two stores of one cluster may be made at the same moment: the second finds the role of the first.

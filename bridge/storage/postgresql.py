@@ -22,7 +22,8 @@ from sqlalchemy.pool import NullPool, QueuePool
 from bridge.foundation.errors import InvalidConfiguration
 from bridge.storage.ddl_postgresql import APPLICATION_ROLE, grant_statements, role_statement, trigger_statements
 from bridge.storage.engine import MAX_READERS
-from bridge.storage.errors import DatabaseFailed, DatabaseMissing, StoreClosed
+from bridge.storage.errors import DatabaseFailed, DatabaseMissing, SchemaUpgradeNeeded, StoreClosed
+from bridge.storage.locking import StoreLock
 from bridge.storage.prepared import driver_of
 from bridge.storage.schema_version import MAX_SHOWN, SCHEMA_VERSION, VERSION_TABLE, Look
 from bridge.storage.tables import metadata, schema_version
@@ -31,6 +32,8 @@ from bridge.storage.transaction import typed_error
 
 if TYPE_CHECKING:
     import psycopg
+
+    from bridge.storage.upgrading import Upgraded
 
 #: Jobs that share one transaction. Each has a savepoint, and beyond 64 of those PostgreSQL keeps them out of its
 #: shared memory, which costs every reader.
@@ -122,6 +125,13 @@ class PostgresqlBackend:
             raise told from error
         finally:
             engine.dispose()
+
+    def share(self, *, timeout_seconds: float) -> StoreLock:
+        # An upgrade takes the write lock of the store for all of its steps; nothing has to be held for its sake.
+        return StoreLock(None)
+
+    def upgrade_at_once(self, needed: SchemaUpgradeNeeded, *, moment: str, timeout_seconds: float) -> Upgraded:
+        raise needed
 
     def writer_engine(self, *, busy_timeout_seconds: float) -> Engine:
         engine = self._engine(busy_timeout_seconds, NullPool, is_writer=True)

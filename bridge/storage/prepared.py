@@ -39,6 +39,9 @@ class DriverConnection(Protocol):
 
     def execute(self, statement: str, parameters: Any = (), /) -> Cursor: ...
 
+    def executemany(self, statement: str, rows: Any, /) -> Any:
+        """Of sqlite3 alone, for the revisions, which run nowhere else."""
+
     def cursor(self) -> ManyCursor: ...
 
 

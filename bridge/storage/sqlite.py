@@ -6,6 +6,7 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sqlalchemy import Engine
@@ -14,11 +15,15 @@ from sqlalchemy.engine import URL
 from bridge.foundation.errors import InvalidConfiguration
 from bridge.storage import engine
 from bridge.storage.ddl import trigger_statements
-from bridge.storage.errors import DatabaseBusy, StoreClosed
+from bridge.storage.errors import DatabaseBusy, NotEnoughSpace, SchemaUpgradeNeeded, StoreClosed
+from bridge.storage.locking import StoreLock
 from bridge.storage.schema_version import SCHEMA_VERSION, Look, look
 from bridge.storage.tables import metadata, schema_version
 from bridge.storage.tables.recall import derived_statements
 from bridge.storage.transaction import typed_error
+
+if TYPE_CHECKING:
+    from bridge.storage.upgrading import Upgraded
 
 #: Jobs that share one transaction and its fsync.
 MAX_BATCH_JOBS = 256
@@ -73,6 +78,23 @@ class SqliteBackend:
             if told is error:
                 raise
             raise told from error
+
+    def share(self, *, timeout_seconds: float) -> StoreLock:
+        engine.make_directories(self.path.parent)
+        return StoreLock.share(self.path, timeout_seconds=timeout_seconds)
+
+    def upgrade_at_once(self, needed: SchemaUpgradeNeeded, *, moment: str, timeout_seconds: float) -> Upgraded:
+        # Imported here: it is used once in the life of a store, and pulls in Alembic.
+        from bridge.storage.upgrading import upgrade
+
+        try:
+            return upgrade(self.path, moment=moment, timeout_seconds=timeout_seconds)
+        except NotEnoughSpace as error:
+            raise SchemaUpgradeNeeded(
+                f"{needed.message.removesuffix(' Nothing was touched.')} {error.message}",
+                hint=error.hint,
+                details=needed.details | error.details,
+            ) from error
 
     def writer_engine(self, *, busy_timeout_seconds: float) -> Engine:
         return engine.writer_engine(self.url, busy_timeout_seconds=busy_timeout_seconds)

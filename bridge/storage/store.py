@@ -10,16 +10,21 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.engine import URL
 
 from bridge.storage.backend import Backend, Follower, backend_for
-from bridge.storage.errors import DatabaseMissing, StoreClosed
+from bridge.storage.clients import Visit, is_noted, note
+from bridge.storage.errors import DatabaseMissing, SchemaUpgradeNeeded, StoreClosed
+from bridge.storage.locking import StoreLock
 from bridge.storage.schema_version import require_supported
 from bridge.storage.transaction import Transaction, typed_error
 from bridge.storage.writer import Job, Writer
+
+if TYPE_CHECKING:
+    from bridge.storage.upgrading import Upgraded
 
 #: How long a write waits for another process's write, unless the store is opened with another limit.
 BUSY_TIMEOUT_SECONDS = 15.0
@@ -38,8 +43,11 @@ class Store:
     a fork amid a snapshot or a write: then the child's is closed.
     """
 
-    def __init__(self, backend: Backend, *, busy_timeout_seconds: float) -> None:
+    def __init__(self, backend: Backend, *, busy_timeout_seconds: float, lock: StoreLock) -> None:
         self._backend = backend
+        self._lock = lock
+        #: What was done to the store on opening it; None if it was up to date.
+        self.upgraded: Upgraded | None = None
         self._busy_timeout_seconds = busy_timeout_seconds
         self._is_closed = False
         # Guards the count of open snapshots, and keeps new ones from opening while the process forks.
@@ -52,7 +60,15 @@ class Store:
         _stores.add(self)
 
     @classmethod
-    def open(cls, url: str, *, create: bool = True, busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS) -> Store:
+    def open(
+        cls,
+        url: str,
+        *,
+        create: bool = True,
+        busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS,
+        visit: Visit | None = None,
+        auto_upgrade: bool = False,
+    ) -> Store:
         """Open the store at a database URL; make it, and its directories (0700), if it is not there.
 
         Parameters
@@ -61,14 +77,21 @@ class Store:
             SQLAlchemy URL, ``sqlite:////full/path/bridge.db`` or ``postgresql+psycopg://user@host/database``. A
             PostgreSQL database must exist; the store's tables are made in the first schema of its search path.
         create
-            Whether a missing store is made. A store that exists is never altered by opening it.
+            Whether a missing store is made.
         busy_timeout_seconds
             How long a write waits for the writes of other processes.
+        visit
+            Who opens it; written down in the store at most once an hour. None leaves no trace.
+        auto_upgrade
+            Whether a store of an older schema is upgraded at once, where the backup fits. Needs a visit. Never on
+            PostgreSQL, where that is the operator's business.
 
         Raises
         ------
+        SchemaUpgradeNeeded
+            If the store has an older schema and was not to be upgraded, or does not fit on the disk twice.
         UnsupportedSchemaVersion
-            If the store was written by a newer, older or unknown program; decided before any write.
+            If the store was written by a newer or unknown program; decided before any write.
         DatabaseMissing
             If there is none and ``create`` is false.
         DatabaseFailed
@@ -78,13 +101,34 @@ class Store:
         """
         backend = backend_for(url)
         found = backend.look(timeout_seconds=busy_timeout_seconds)
+        upgraded = None
         if not found.is_empty:
-            require_supported(found)
+            try:
+                require_supported(found)
+            except SchemaUpgradeNeeded as needed:
+                if not auto_upgrade or visit is None:
+                    raise
+                upgraded = backend.upgrade_at_once(needed, moment=visit.moment, timeout_seconds=busy_timeout_seconds)
         elif not create:
             raise DatabaseMissing(f"There is no store at {backend.place}.")
-        elif not backend.create(timeout_seconds=busy_timeout_seconds):
-            require_supported(backend.look(timeout_seconds=busy_timeout_seconds))
-        return cls(backend, busy_timeout_seconds=busy_timeout_seconds)
+        lock = backend.share(timeout_seconds=busy_timeout_seconds)
+        try:
+            # Only now can nobody upgrade or replace it any more: what was seen before may be gone.
+            found = backend.look(timeout_seconds=busy_timeout_seconds)
+            if not found.is_empty:
+                require_supported(found)
+            elif not create:
+                raise DatabaseMissing(f"There is no store at {backend.place}.")
+            elif not backend.create(timeout_seconds=busy_timeout_seconds):
+                require_supported(backend.look(timeout_seconds=busy_timeout_seconds))
+            store = cls(backend, busy_timeout_seconds=busy_timeout_seconds, lock=lock)
+        except BaseException:
+            lock.release()
+            raise
+        store.upgraded = upgraded
+        if visit is not None:
+            store._note(visit)
+        return store
 
     @property
     def url(self) -> URL:
@@ -209,6 +253,7 @@ class Store:
         self._writer_engine.dispose()
         self._reader.dispose()
         self._close_followers()
+        self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -217,6 +262,13 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _note(self, visit: Visit) -> None:
+        with self.read() as connection:
+            if is_noted(connection, visit):
+                return
+        # Nobody waits for it, and a store that cannot be written to can be read all the same.
+        self.submit(lambda tx: note(tx, visit))
 
     def _close_followers(self) -> None:
         for follower in list(self._followers):
@@ -259,6 +311,8 @@ class Store:
         if self._is_closed:
             self._writer = self._make_writer()
             self._writer.close()
+            # The parent's hold on the lock is not ended by closing the copy of its descriptor.
+            self._lock.release()
 
 
 # SQLite keeps the locks of a process in memory that a fork copies, while the kernel's locks stay behind: a child

@@ -14,14 +14,14 @@ from tests.entries import seed
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def database(tmp_path: Path) -> Path:
     """A place for a store on SQLite; nothing is there."""
     return tmp_path / "state" / "bridge.db"
 
 
 @pytest.fixture
-def url(file: Path) -> str:
-    return f"sqlite:///{file}"
+def url(database: Path) -> str:
+    return f"sqlite:///{database}"
 
 
 @pytest.fixture

@@ -124,11 +124,11 @@ else:
 
 
 @pytest.mark.parametrize("attempt", range(3))
-def test_a_store_may_be_used_on_both_sides_of_a_fork(database, database_url, attempt):
+def test_a_store_may_be_used_on_both_sides_of_a_fork(database_kind, database_url, attempt):
     """SQLite's own locks do not survive a fork; without care the child's acknowledged writes are lost."""
     subprocess.run([sys.executable, "-c", FORKING, database_url], cwd=ROOT, check=True, timeout=100)
     with Store.open(database_url) as store:
         assert sorted(plan_ids(store)) == ["before", "child", "child queued", "parent", "parent queued"]
-        if database == "sqlite":
+        if database_kind == "sqlite":
             with store.read() as connection:
                 assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"

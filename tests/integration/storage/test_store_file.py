@@ -23,9 +23,9 @@ def store(url):
         yield opened
 
 
-def test_a_new_store_is_private_and_complete(store, file):
-    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+def test_a_new_store_is_private_and_complete(store, database):
+    assert stat.S_IMODE(database.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(database.stat().st_mode) == 0o600
     with store.read() as connection:
         tables = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
         assert connection.exec_driver_sql("SELECT version_num FROM schema_version").all() == [("7",)]
@@ -52,35 +52,35 @@ def test_a_path_with_odd_characters(tmp_path):
         assert plan_ids(store) == ["p1"]
 
 
-def test_create_false_makes_nothing(url, file):
+def test_create_false_makes_nothing(url, database):
     with pytest.raises(DatabaseMissing):
         Store.open(url, create=False)
-    assert not file.parent.exists()
+    assert not database.parent.exists()
 
 
-def test_what_is_not_a_database_is_refused_and_left_alone(url, file):
-    file.parent.mkdir()
-    file.write_bytes(b"not a database" * 1000)
-    before = file.read_bytes()
+def test_what_is_not_a_database_is_refused_and_left_alone(url, database):
+    database.parent.mkdir()
+    database.write_bytes(b"not a database" * 1000)
+    before = database.read_bytes()
     with pytest.raises(DatabaseFailed, match="Nothing was touched"):
         Store.open(url)
-    assert file.read_bytes() == before
-    assert os.listdir(file.parent) == ["bridge.db"]
+    assert database.read_bytes() == before
+    assert os.listdir(database.parent) == ["bridge.db"]
 
 
-def test_a_truncated_database_is_refused(url, file):
+def test_a_truncated_database_is_refused(url, database):
     Store.open(url).close()
-    file.write_bytes(file.read_bytes()[:5000])
+    database.write_bytes(database.read_bytes()[:5000])
     with pytest.raises(DatabaseFailed):
         Store.open(url)
 
 
-def test_a_file_that_vanished_does_not_become_an_empty_store(store, file):
-    for path in file.parent.iterdir():
+def test_a_file_that_vanished_does_not_become_an_empty_store(store, database):
+    for path in database.parent.iterdir():
         path.unlink()
     with pytest.raises(DatabaseFailed), store.read():
         pass
-    assert not file.exists()
+    assert not database.exists()
 
 
 @pytest.mark.parametrize("url", ["nonsense", "sqlite://", "sqlite:///:memory:", "mysql://host/db"])
