@@ -102,3 +102,12 @@ class NotOnThisDatabase(BridgeError):
     exit_status = 124
     summary = "What was asked for works on the other kind of database only; nothing was changed."
     default_hint = "A store moves to a file with: bridge db copy --to sqlite:////full/path/bridge.db"
+
+
+class CopyRefused(BridgeError):
+    """Raised when a store cannot be copied to where it was to go, or the copy is not equal. Nothing is left there."""
+
+    code = "copy_refused"
+    exit_status = 125
+    summary = "A store cannot be copied: the target holds one already, or the copy was not equal; nothing was written."
+    default_hint = "Name a database that holds no store yet."

@@ -135,6 +135,11 @@ class Store:
         return self._backend.url
 
     @property
+    def place(self) -> str:
+        """Where the database is, for messages; without its password."""
+        return self._backend.place
+
+    @property
     def database(self) -> str:
         """The kind of database: ``sqlite`` or ``postgresql``."""
         return self._backend.url.get_backend_name()
