@@ -1,6 +1,7 @@
 # make demo   the main job on a clone of this repository, offline once installed
 # make test   sets up what is missing and runs the whole suite
 # make check  everything CI looks at
+# make soak   crash tests at full size: 8 processes, 8,000 appends, 200 kills on each database; half an hour
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path another environment, ARGS='-k word' is passed to pytest.
 
@@ -17,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VENV_STAMP := $(if $(PYTHON),$(STAMPS)/venv-$(notdir $(PYTHON)),$(or \
     $(firstword $(wildcard $(STAMPS)/venv-*)),$(STAMPS)/venv-default))
 
-.PHONY: demo test lint format types layers docs docs-check check bench clean help
+.PHONY: demo test soak lint format types layers docs docs-check check bench clean help
 .DELETE_ON_ERROR:
 
 help:
@@ -27,7 +28,10 @@ demo: $(STAMPS)/runtime
 	$(BIN)/bridge demo
 
 test: $(STAMPS)/dev
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --both-databases $(ARGS)
+
+soak: $(STAMPS)/dev
+	BRIDGE_TEST_SOAK=1 $(BIN)/python -m pytest -n 0 tests/integration/conversations/test_crashes.py $(ARGS)
 
 lint: $(STAMPS)/dev
 	$(BIN)/python -m ruff check .
