@@ -87,8 +87,7 @@ class Store:
         visit
             Who opens it; written down in the store at most once an hour. None leaves no trace.
         auto_upgrade
-            Whether a store of an older schema is upgraded at once (:mod:`bridge.storage.upgrading`), where the
-            backup fits on the disk. Needs a visit.
+            Whether a store of an older schema is upgraded at once, where the backup fits. Needs a visit.
 
         Raises
         ------
