@@ -22,7 +22,8 @@ def test_killed_all_over_a_larger_history(tmp_path):
         connection.executescript((STORAGE / "legacy" / "v1.sql").read_text(encoding="utf-8"))
         connection.execute(
             "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
-            " INSERT INTO agent_events SELECT 'session-' || (i % 7), i / 3, 'user.message', '{\"text\":\"' || i || '\"}',"
+            " INSERT INTO agent_events"
+            " SELECT 'session-' || (i % 7), i / 3, 'user.message', '{\"text\":\"' || i || '\"}',"
             " strftime('%Y-%m-%dT%H:%M:%S', 1750000000 + i, 'unixepoch') || '.000000Z' FROM n",
             (EVENTS - 1,),
         )
