@@ -1,7 +1,7 @@
 # make demo   the main job on a clone of this repository, offline once installed
 # make test   sets up what is missing and runs the whole suite
 # make check  everything CI looks at
-# make soak   crash tests at full size: 8 processes, 8,000 appends, 200 kills on each database; half an hour
+# make soak   what takes minutes: the same tests on larger data
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path another environment, ARGS='-k word' is passed to pytest.
 
@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VENV_STAMP := $(if $(PYTHON),$(STAMPS)/venv-$(notdir $(PYTHON)),$(or \
     $(firstword $(wildcard $(STAMPS)/venv-*)),$(STAMPS)/venv-default))
 
-.PHONY: demo test soak lint format types layers docs docs-check check bench clean help
+.PHONY: demo test lint format types layers docs docs-check check bench soak clean help
 .DELETE_ON_ERROR:
 
 help:
@@ -29,9 +29,6 @@ demo: $(STAMPS)/runtime
 
 test: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --both-databases $(ARGS)
-
-soak: $(STAMPS)/dev
-	BRIDGE_TEST_SOAK=1 $(BIN)/python -m pytest -n 0 tests/integration/conversations/test_crashes.py $(ARGS)
 
 lint: $(STAMPS)/dev
 	$(BIN)/python -m ruff check .
@@ -59,6 +56,9 @@ check: lint types layers docs-check test
 
 bench: $(STAMPS)/dev
 	$(BIN)/python -m pytest tests/benchmarks -p no:xdist -p no:randomly -p no:timeout $(ARGS)
+
+soak: $(STAMPS)/dev
+	$(BIN)/python -m pytest tests/soak -p no:randomly --timeout=3600 $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

@@ -353,6 +353,7 @@ def _require_head(session_id: str, head_id: str, expected: str | None) -> None:
 
 def _require_own_entry(connection: Connection, session_id: str, entry_id: str) -> str:
     """Return the hash of an entry of the session itself."""
+    require_sound(connection, session_id)
     hashed = store.entry_hash_of(connection, session_id, entry_id)
     if hashed is not None:
         return hashed
