@@ -318,8 +318,7 @@ class PreparedEntry(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """What an append did.
 
     ``is_new`` is false when an entry with that external id and content was there; then nothing changed.

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from bridge.foundation.canonical import canonical_bytes
 from bridge.foundation.secret_formats import FAMILIES, FIELD_FORMATS, MASKED_GROUP, Plugin, hints
@@ -23,8 +23,7 @@ class _Compiled:
     pattern: re.Pattern[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Redaction:
+class Redaction(NamedTuple):
     """What redaction made of a value.
 
     Parameters
@@ -40,7 +39,8 @@ class Redaction:
     """
 
     value: Any
-    count: int
+    # Named so for who reads it; a tuple's own method of that name is not missed.
+    count: int  # type: ignore[assignment]  # NamedTuple inherits tuple.count
     labels: tuple[str, ...]
     canonical: bytes
 

@@ -42,7 +42,8 @@ class Transaction:
     function did is undone if it raises, and durable once its future resolves.
 
     ``memo`` holds what the transaction itself wrote last and would read back next (heads, ends of chains). All
-    jobs of the transaction share it, since nobody else can write meanwhile; it is emptied when one is undone.
+    jobs of the transaction share it, since nobody else can write meanwhile; it is emptied when one is undone. Where the
+    database can say that nobody else wrote since, the next transaction of appends begins with it (``Memory``).
 
     Writes may be queued (:meth:`queue`, :meth:`queue_last`). They are done, in order, before anything else is asked of
     the transaction and before it ends: nobody sees a difference, but for the cost.
@@ -50,9 +51,9 @@ class Transaction:
 
     __slots__ = ("_connection", "_dialect", "_driver", "_last", "_rows", "memo", "queued")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, memo: dict[tuple[str, str], Any] | None = None) -> None:
         self._connection = connection
-        self.memo: dict[tuple[str, str], Any] = {}
+        self.memo: dict[tuple[str, str], Any] = {} if memo is None else memo
         self._driver = driver_of(connection)
         self._dialect = connection.dialect
         self._rows: dict[Prepared, list[tuple[Any, ...]]] = {}
