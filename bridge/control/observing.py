@@ -10,23 +10,14 @@ import os
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from bridge.foundation.clock import Clock
 from bridge.git.errors import GitError
-from bridge.git.observe import Observation, observe
+from bridge.git.observe import Look, Observation, observe
 from bridge.git.process import DEFAULT_TIMEOUT_SECONDS
 from bridge.git.repository import discover
 from bridge.storage.store import Store
 from bridge.workspaces.store import find_workspace
-
-
-class Look(Protocol):
-    """What observes: :func:`bridge.git.observe.observe`, or a test's stand-in."""
-
-    def __call__(
-        self, path: Path | None, *, clock: Clock, timeout_seconds: float, include_unobserved: bool = False
-    ) -> Observation: ...
 
 
 @dataclass

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 from bridge.foundation.clock import Clock, format_timestamp
 from bridge.foundation.hashing import digest_hex
@@ -83,6 +84,8 @@ class Observation:
         Paths that the index hides from status; empty unless asked for.
     location
         Where the repository is, as far as it was found.
+    confirmed_at
+        Until when a watch vouches that nothing happened since; None for an answer that was made for its request.
     """
 
     state: RepositoryState | None
@@ -93,6 +96,7 @@ class Observation:
     detail: str | None = None
     unobserved: tuple[bytes, ...] = ()
     location: RepositoryLocation | None = None
+    confirmed_at: datetime | None = None
 
     @property
     def is_clean(self) -> bool:
@@ -109,6 +113,14 @@ class Observation:
             unknown_detail=self.detail,
             observed_at=format_timestamp(self.observed_at),
         )
+
+
+class Look(Protocol):
+    """What observes: :func:`observe`, something that remembers for it, or a test's stand-in."""
+
+    def __call__(
+        self, path: Path | None, *, clock: Clock, timeout_seconds: float, include_unobserved: bool = False
+    ) -> Observation: ...
 
 
 @dataclass(frozen=True, slots=True)
