@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 
 from bridge.git.errors import GitError
-from bridge.git.inotify import IN_CREATE, Inotify, WatchFailed
+from bridge.git.inotify import IN_CREATE, IN_Q_OVERFLOW, Inotify, WatchFailed
 from bridge.git.meaning import are_settled, identities, outside_files
 from bridge.git.mounts import Mount, MountTable, mounts_of
 from bridge.git.process import child_environment
@@ -35,6 +35,8 @@ from bridge.git.watchtree import MAX_FOLDERS, WatchTree
 WALK_SECONDS = 10.0
 #: How long the event of our own file may take. It is there before the file's maker goes on; more means none comes.
 COOKIE_SECONDS = 0.05
+#: How often a queue that was full is emptied before it is given up.
+COOKIE_ATTEMPTS = 3
 #: How often the folders are walked anew when more of them come meanwhile.
 CATCH_UP_ATTEMPTS = 3
 #: Pause after a watch failed before it is tried again; doubled at each failure in a row, up to the longest.
@@ -238,22 +240,33 @@ class WorktreeWatch:
 
     def _drain(self, standing: _Standing) -> None:
         """Read all events up to that of a file that is made now."""
+        for _ in range(COOKIE_ATTEMPTS):
+            if self._drain_once(standing):
+                return
+        raise WatchFailed("events come faster than they can be read")
+
+    def _drain_once(self, standing: _Standing) -> bool:
+        """Return whether our own file's event was found; a full queue takes in no more, and loses that one too."""
         self._cookie_number += 1
         name = str(self._cookie_number)
         path = os.path.join(standing.cookies, name)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         os.unlink(path)
         awaited = name.encode()
-        is_found = False
+        is_found = has_lost = False
         while not is_found:
             events = standing.queue.read() or standing.queue.read(COOKIE_SECONDS)
+            if not events and has_lost:
+                return False
             if not events:
                 raise WatchFailed("the event of our own file did not come")
             for event in events:
+                has_lost = has_lost or bool(event.mask & IN_Q_OVERFLOW)
                 if event.watch == standing.tree.cookie_watch and event.mask & IN_CREATE:
                     is_found = is_found or event.name == awaited
                 elif standing.tree.apply(event):
                     self._generation += 1
+        return True
 
     def _check_surroundings(self, standing: _Standing, clocks: ClockReading) -> None:
         """Take a jump of the clocks, a mount that matters, or another folder in a root's place for a change of all."""

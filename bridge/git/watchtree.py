@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import IntEnum, auto
 from pathlib import Path
 
 from bridge.git.inotify import (
@@ -60,18 +60,34 @@ COOKIE_MASK = IN_CREATE | IN_DELETE_SELF | IN_MOVE_SELF
 GIT_PARTS = frozenset({b"info", b"refs", b"reftable", b"rebase-apply", b"rebase-merge", b"sequencer"})
 #: Files at the top of a git directory that come and go without meaning for a status.
 MEANINGLESS = frozenset({b"COMMIT_EDITMSG", b"FETCH_HEAD", b"ORIG_HEAD", b"gc.log", b"gc.pid"})
+#: Further such files in a shared git directory: they are the main worktree's own.
+OWN_TO_MAIN = frozenset(
+    {
+        b"AUTO_MERGE",
+        b"BISECT_LOG",
+        b"CHERRY_PICK_HEAD",
+        b"HEAD",
+        b"MERGE_HEAD",
+        b"MERGE_MODE",
+        b"MERGE_MSG",
+        b"REVERT_HEAD",
+        b"SQUASH_MSG",
+        b"index",
+    }
+)
 _LOCK = b".lock"
 _DOT_GIT = b".git"
 _COMMON_DIR = b"commondir"
 
 
-class Kind(Enum):
-    """What a watched folder is."""
+class Kind(IntEnum):
+    """What a watched folder is; of what is several things at once, the greatest counts, as it has most to tell."""
 
     COOKIES = auto()
-    WORKTREE = auto()
+    GIT_SHARED = auto()
     GIT_TOP = auto()
     GIT_PART = auto()
+    WORKTREE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +194,8 @@ class WatchTree:
         return True
 
     def _note(self, folder: Folder, event: Event) -> None:
-        if folder.kind is Kind.GIT_TOP and (folder.path not in self.roots or event.name == _COMMON_DIR):
+        is_top = folder.kind in {Kind.GIT_TOP, Kind.GIT_SHARED}
+        if is_top and (folder.path not in self.roots or event.name == _COMMON_DIR):
             # It may have become a repository just now, or one with another shared directory.
             self._pending.all_anew()
             return
@@ -192,7 +209,7 @@ class WatchTree:
         if event.mask & IN_MOVED_FROM:
             self._pending.moved.add(path)
         elif event.mask & (IN_CREATE | IN_MOVED_TO):
-            if folder.kind is not Kind.GIT_TOP:
+            if not is_top:
                 self._pending.added.add(Folder(path, folder.kind))
             elif event.name in GIT_PARTS:
                 self._pending.added.add(Folder(path, Kind.GIT_PART))
@@ -235,8 +252,7 @@ class WatchTree:
         self.roots = tuple(dict.fromkeys([self._root, *own]))
         seen: set[int] = {self._watch_cookies()}
         self._walk(Folder(self._root, Kind.WORKTREE), deadline, seen)
-        for git_dir in self.roots[1:]:
-            self._walk_git_dir(git_dir, deadline, seen)
+        self._walk_git_dirs(own[0], own[1], deadline, seen)
         for number in self._folders.keys() - seen:
             self._drop(number)
 
@@ -275,20 +291,25 @@ class WatchTree:
             dot_git = os.path.join(folder, _DOT_GIT)
             if os.path.islink(dot_git) or not os.path.isdir(dot_git):
                 raise WatchFailed(f"{os.fsdecode(dot_git)!r} leads to no repository")
-            self._walk_git_dir(dot_git, deadline, seen)
+            self._walk_git_dirs(dot_git, dot_git, deadline, seen)
             return
         if len(self.nested) >= MAX_REPOSITORIES:
             raise WatchFailed(f"more than {MAX_REPOSITORIES} repositories within the worktree")
         _require_plain_pointer(folder)
         git_dir, common = found
         self.nested[folder] = RepositoryLocation(Path(name), Path(git_dir), Path(common), Path(name))
-        for path in dict.fromkeys((os.fsencode(git_dir), os.fsencode(common))):
-            if path not in self.roots:
-                self.roots += (path,)
-                self._walk_git_dir(path, deadline, seen)
+        paths = (os.fsencode(git_dir), os.fsencode(common))
+        self.roots = tuple(dict.fromkeys((*self.roots, *paths)))
+        self._walk_git_dirs(*paths, deadline, seen)
 
-    def _walk_git_dir(self, git_dir: bytes, deadline: float, seen: set[int] | None) -> None:
-        if not self._watch(Folder(git_dir, Kind.GIT_TOP), seen):
+    def _walk_git_dirs(self, git_dir: bytes, common: bytes, deadline: float, seen: set[int]) -> None:
+        self._walk_git_dir(Folder(git_dir, Kind.GIT_TOP), deadline, seen)
+        if common != git_dir:
+            self._walk_git_dir(Folder(common, Kind.GIT_SHARED), deadline, seen)
+
+    def _walk_git_dir(self, folder: Folder, deadline: float, seen: set[int]) -> None:
+        git_dir = folder.path
+        if not self._watch(folder, seen):
             raise WatchFailed(f"{os.fsdecode(git_dir)!r} is gone")
         for entry in _entries(git_dir):
             if entry.is_dir(follow_symlinks=False):
@@ -309,8 +330,7 @@ class WatchTree:
         if number == self.cookie_watch:
             raise WatchFailed("our own folder lies in the worktree under another name")
         known = self._folders.get(number)
-        # A git directory that lies open in the worktree is worktree too, where every event counts.
-        if known is None or known.path != folder.path or known.kind is not Kind.WORKTREE:
+        if known is None or known.path != folder.path or known.kind < folder.kind:
             self._folders[number] = folder
         if seen is not None:
             seen.add(number)
@@ -356,7 +376,11 @@ def _identity(path: bytes) -> tuple[int, int] | None:
 def _is_meaningless(folder: Folder, event: Event) -> bool:
     if folder.kind is Kind.WORKTREE or event.mask & IN_ISDIR or not event.name:
         return False
-    return event.name.endswith(_LOCK) or (folder.kind is Kind.GIT_TOP and event.name in MEANINGLESS)
+    if event.name.endswith(_LOCK):
+        return True
+    if folder.kind is Kind.GIT_PART:
+        return False
+    return event.name in MEANINGLESS or (folder.kind is Kind.GIT_SHARED and event.name in OWN_TO_MAIN)
 
 
 def _entries(path: bytes) -> Iterator[os.DirEntry[bytes]]:
