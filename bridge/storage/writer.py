@@ -55,6 +55,8 @@ class Writer:
         self._busy_timeout_seconds = busy_timeout_seconds
         self._max_queued_jobs = max_queued_jobs
         self._jobs: deque[Job[Any]] = deque()
+        # Jobs submitted and not yet done. Nobody writes past them: each caller's writes keep their order.
+        self._unfinished = 0
         lock = threading.Lock()
         self._arrived = threading.Condition(lock)
         self._room = threading.Condition(lock)
@@ -84,6 +86,7 @@ class Writer:
             if self._is_closed:
                 raise StoreClosed("The store was closed. Nothing was written.")
             self._jobs.append(job)
+            self._unfinished += 1
             if self._is_idle:
                 self._is_idle = False
                 self._arrived.notify()
@@ -93,7 +96,7 @@ class Writer:
         return job.future
 
     def run(self, fn: Callable[[Transaction], T]) -> T:
-        """Run a job and return its result: on this thread if nobody else writes or waits, else through the queue.
+        """Run a job and return its result: on this thread if nobody else writes or waits to, else through the queue.
 
         Raises
         ------
@@ -102,11 +105,13 @@ class Writer:
         """
         if self.is_inside_job:
             raise RuntimeError("a write was started inside a write; use the open transaction")
-        if self._jobs or self._is_closed or not self._turn.acquire(blocking=False):
+        if self._unfinished or not self._turn.acquire(blocking=False):
             return self.submit(fn).result()
-        job = Job(fn)
-        job.future.set_running_or_notify_cancel()
         try:
+            if self._is_closed:
+                raise StoreClosed("The store was closed. Nothing was written.")
+            job = Job(fn)
+            job.future.set_running_or_notify_cancel()
             self._run_in_turn([job])
         finally:
             self._turn.release()
@@ -125,6 +130,21 @@ class Writer:
             thread.join()
         with self._turn:
             self._disconnect()
+
+    def pause(self) -> bool:
+        """Wait for a running transaction, close the connection, and hold back further ones until :meth:`go_on`.
+
+        Returns false, and does nothing, inside a job: it would wait for itself.
+        """
+        if self.is_inside_job:
+            return False
+        self._turn.acquire()
+        self._disconnect()
+        return True
+
+    def go_on(self) -> None:
+        """End a pause."""
+        self._turn.release()
 
     @property
     def is_inside_job(self) -> bool:
@@ -159,9 +179,11 @@ class Writer:
     def _serve(self) -> None:
         while batch := self._next_batch():
             # A job whose future was cancelled while it waited never starts; from here on it cannot be.
-            batch = [job for job in batch if job.future.set_running_or_notify_cancel()]
+            running = [job for job in batch if job.future.set_running_or_notify_cancel()]
             with self._turn:
-                self._run_in_turn(batch)
+                self._run_in_turn(running)
+            with self._arrived:
+                self._unfinished -= len(batch)
 
     def _run_in_turn(self, jobs: list[Job[Any]]) -> None:
         self._turn_holder = threading.get_ident()
@@ -173,6 +195,10 @@ class Writer:
                 jobs = run_batch(connection, jobs)
                 if connection.invalidated or connection.in_transaction():
                     self._disconnect()
+        except BaseException:
+            # Ctrl-C between two jobs on the main thread: closing the connection undoes the transaction.
+            self._disconnect()
+            raise
         finally:
             self._turn_holder = None
 
@@ -196,7 +222,7 @@ class Writer:
             connection.close()
 
 
-def _fail(jobs: list[Job[Any]], error: Exception) -> None:
+def _fail(jobs: list[Job[Any]], error: BaseException) -> None:
     for job in jobs:
         told = typed_error(error)
         if told is not error:
@@ -219,7 +245,7 @@ def run_batch(connection: Connection, batch: list[Job[Any]]) -> list[Job[Any]]:
         _fail(batch, error)
         return []
     done: list[tuple[Job[Any], Any]] = []
-    failed: list[tuple[Job[Any], Exception]] = []
+    failed: list[tuple[Job[Any], BaseException]] = []
     rest: list[Job[Any]] = []
     # The transaction of a lone job is its savepoint.
     has_savepoints = len(batch) > 1
@@ -232,7 +258,7 @@ def run_batch(connection: Connection, batch: list[Job[Any]]) -> list[Job[Any]]:
             result = job.fn(transaction)
             if has_savepoints:
                 driver.execute("RELEASE job")
-        except Exception as error:  # noqa: BLE001 - handed to the caller through its future
+        except BaseException as error:  # noqa: BLE001 - handed to the caller through its future
             failed.append((job, error))
             transaction.memo.clear()
             if not _undo_job(connection, has_savepoints=has_savepoints):
@@ -262,7 +288,9 @@ def _undo_job(connection: Connection, *, has_savepoints: bool) -> bool:
     return True
 
 
-def _finish(connection: Connection, done: list[tuple[Job[Any], Any]], failed: list[tuple[Job[Any], Exception]]) -> None:
+def _finish(
+    connection: Connection, done: list[tuple[Job[Any], Any]], failed: list[tuple[Job[Any], BaseException]]
+) -> None:
     try:
         if done:
             connection.commit()

@@ -262,7 +262,8 @@ class _Comparison:
         return next((_Version(_text(row.modes[0]), _head_id(row)) for row in rows if _head_id(row)), None)
 
     def _is_same_unlisted(self, path: bytes, row: ManifestRow, step: _Step | None) -> bool:
-        if step is not None and step.new is not None and step.new.mode != _text(row.worktree_mode):
+        mode = step.new.mode if step is not None and step.new is not None else _head_mode(row)
+        if mode not in {None, _text(row.worktree_mode)}:
             return False
         if row.content_kind is ContentKind.REPOSITORY:
             if step is None or step.new is None:
@@ -404,6 +405,10 @@ def _is_blob(row: ManifestRow, version: _Version, blob: str | None) -> bool:
 
 def _text(value: bytes) -> str:
     return value.decode("ascii")
+
+
+def _head_mode(row: ManifestRow) -> str | None:
+    return _text(row.modes[0]) if len(row.modes) == 2 and row.is_in_head else None
 
 
 def _head_id(row: ManifestRow) -> str:

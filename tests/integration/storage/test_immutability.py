@@ -26,7 +26,9 @@ SEEDS = {
         "INSERT {conflict} INTO repository_states (state_digest, dirty_hash, created_at, state)"
         f" VALUES ('{DIGEST}', 'd', 't', '[]')"
     ),
-    "manifests": f"INSERT {{conflict}} INTO manifests (dirty_hash, created_at, page_index) VALUES ('{DIGEST}', 't', '[]')",
+    "manifests": (
+        f"INSERT {{conflict}} INTO manifests (dirty_hash, created_at, page_index) VALUES ('{DIGEST}', 't', '[]')"
+    ),
     "manifest_pages": f"INSERT {{conflict}} INTO manifest_pages (page_digest, body) VALUES ('{DIGEST}', x'00')",
 }
 

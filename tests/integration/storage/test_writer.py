@@ -9,7 +9,6 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from bridge.storage import writer as writer_module
 from bridge.storage.errors import DatabaseBusy, DatabaseFailed, RowRefused, StoreClosed
 from bridge.storage.store import Store
 
@@ -147,8 +146,7 @@ def test_a_write_inside_a_write_is_refused_rather_than_waiting_for_itself(store)
         store.write(lambda tx: store.write(lambda inner: None))
 
 
-def test_a_full_queue_holds_callers_back_and_then_says_so(url, monkeypatch):
-    monkeypatch.setattr(writer_module, "MAX_QUEUED_JOBS", 3)
+def test_a_full_queue_holds_callers_back_and_then_says_so(url):
     with Store.open(url, busy_timeout_seconds=0.2) as store:
         store._writer._max_queued_jobs = 3
         gate = Gate(store)
@@ -208,3 +206,34 @@ def test_a_full_disk_is_a_typed_error_nothing_is_half_written_and_the_store_goes
     assert stored == [name for name, error in outcomes.items() if error is None]
     assert all(isinstance(error, DatabaseFailed) for error in outcomes.values() if error is not None)
     assert "after" in stored
+
+
+def test_a_callers_writes_keep_their_order_whichever_way_they_go(store):
+    for n in range(40):
+        store.submit(lambda tx, n=n: insert_plan(tx, f"queued {n}"))
+        store.write(lambda tx, n=n: insert_plan(tx, f"direct {n}"))
+    assert plan_ids(store) == [f"{way} {n}" for n in range(40) for way in ("queued", "direct")]
+
+
+def test_a_lone_caller_writes_on_its_own_thread_and_others_wait(store):
+    assert store.write(lambda tx: threading.current_thread()) is threading.current_thread()
+    gate = Gate(store)
+    others = []
+    waiting = threading.Thread(target=lambda: others.append(store.write(lambda tx: threading.current_thread().name)))
+    waiting.start()
+    gate.open.set()
+    waiting.join(20)
+    assert others == ["bridge-writer"]
+
+
+def test_an_interrupt_in_a_job_undoes_it_and_the_store_goes_on(store):
+    def interrupted(tx):
+        insert_plan(tx, "half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.write(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.submit(interrupted).result(20)
+    assert store.write(lambda tx: insert_plan(tx, "next")) == "next"
+    assert plan_ids(store) == ["next"]

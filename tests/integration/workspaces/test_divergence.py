@@ -494,6 +494,10 @@ def test_a_mode_change_is_a_change(repository):
     stamped = Stamped(repository)
     (repository.path / "a.txt").chmod(0o755)
     assert stamped.changes() == {b"a.txt": ("changed", "clean", "modified")}
+    changed = Stamped(repository)
+    (repository.path / "a.txt").chmod(0o644)
+    (item,) = by_path(changed.report()).values()
+    assert (str(item.change), item.is_content_changed) == ("restored", True)
 
 
 def test_a_commit_inside_a_submodule(repository, tmp_path):
