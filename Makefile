@@ -1,6 +1,7 @@
 # make demo   the main job on a clone of this repository, offline once installed
 # make test   sets up what is missing and runs the whole suite
 # make check  everything CI looks at
+# make soak   the random test of the file watcher, ten times as long; SOAK_OPERATIONS and SOAK_SEED choose
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path another environment, ARGS='-k word' is passed to pytest.
 
@@ -17,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VENV_STAMP := $(if $(PYTHON),$(STAMPS)/venv-$(notdir $(PYTHON)),$(or \
     $(firstword $(wildcard $(STAMPS)/venv-*)),$(STAMPS)/venv-default))
 
-.PHONY: demo test lint format types layers docs docs-check check bench clean help
+.PHONY: demo test soak lint format types layers docs docs-check check bench clean help
 .DELETE_ON_ERROR:
 
 help:
@@ -28,6 +29,10 @@ demo: $(STAMPS)/runtime
 
 test: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+soak: $(STAMPS)/dev
+	SOAK_OPERATIONS=$${SOAK_OPERATIONS:-100000} $(BIN)/python -m pytest -s -p no:randomly \
+	    tests/integration/git/test_watch_random.py $(ARGS)
 
 lint: $(STAMPS)/dev
 	$(BIN)/python -m ruff check .
