@@ -360,9 +360,15 @@ def _head_json(report: DivergenceReport) -> dict[str, Any]:
             "ahead": relation.ahead,
             "behind": relation.behind,
             "commits": [{"id": commit.id, "subject": commit.subject} for commit in relation.commits],
+            "lost": [{"id": commit.id, "subject": commit.subject} for commit in relation.lost],
             "rewritten_as": relation.rewritten_as,
+            "rewritten_by": None if relation.rewritten_by is None else str(relation.rewritten_by),
+            "found_again": relation.found_again,
+            "compared": relation.compared,
             "missing": list(relation.missing),
             "is_cut": relation.is_cut,
+            "is_search_cut": relation.is_search_cut,
+            "is_shallow": relation.is_shallow,
         }
     return value
 

@@ -294,6 +294,7 @@ def _head_short(relation: HeadRelation | None) -> str:
         RelationKind.REWRITTEN: f"rewritten (the earlier commit is {_id(relation.rewritten_as or '')} now)",
         RelationKind.UNRELATED: "in an unrelated history",
         RelationKind.MISSING: "at another commit, the earlier one is no longer in the repository",
+        RelationKind.UNDECIDED: "at another commit, how the two lie to each other was not found out",
     }[relation.kind]
 
 
