@@ -259,6 +259,27 @@ def is_ancestor(
     return answer.status == 0
 
 
+def newest_commit_time(
+    location: RepositoryLocation, old: str, new: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+) -> int | None:
+    """Return the commit time (seconds since 1970) of the newest commit that ``new`` has and ``old`` lacks, if any.
+
+    Raises
+    ------
+    GitFailed
+        If one of them does not exist.
+    """
+    if new == UNBORN:
+        return None
+    ends = [new] if old == UNBORN else [new, f"^{old}"]
+    output = run_git(
+        ["rev-list", "--max-count=1", "--timestamp", "--end-of-options", *ends],
+        cwd=location.run_directory,
+        timeout_seconds=timeout_seconds,
+    )
+    return int(output.text.split(" ")[0]) if output.text else None
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamDistance:
     """How far a commit is from the upstream of a branch."""
@@ -328,9 +349,15 @@ def changed_paths(
     old: str,
     new: str,
     *,
+    find_renames: bool = True,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> list[ChangedPath]:
-    """Return which paths differ between two commits or trees (``"unborn"`` is the empty one), renames found.
+    """Return which paths differ between two commits or trees (``"unborn"`` is the empty one).
+
+    Parameters
+    ----------
+    find_renames
+        Whether a path that went and one that came with similar content are one row; else they are two.
 
     Raises
     ------
@@ -346,8 +373,7 @@ def changed_paths(
             "-z",
             "--raw",
             "--no-abbrev",
-            f"-l{RENAME_LIMIT}",
-            "-M",
+            *([f"-l{RENAME_LIMIT}", "-M"] if find_renames else ["--no-renames"]),
             "--ignore-submodules=none",
             "--end-of-options",
             empty if old == UNBORN else old,

@@ -58,7 +58,7 @@ CASES = {
     reset: ("behind", ["two.txt"], True),
     switch: ("diverged", ["main.txt", "one.txt", "two.txt"], True),
     lose: ("missing", [], False),
-    orphan: ("unrelated", ["c.txt"], True),
+    orphan: ("unrelated", ["c.txt", "untracked.txt"], True),
 }
 
 
