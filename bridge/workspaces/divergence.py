@@ -25,7 +25,7 @@ from bridge.git.process import DEFAULT_TIMEOUT_SECONDS
 from bridge.git.repository import RepositoryLocation
 from bridge.semantics.stamps import RepositoryState, UnknownReason
 from bridge.workspaces.attribution import Attribution, PathAttribution
-from bridge.workspaces.pathchanges import Change, DiskFact, Facts, PathDifference, differences, unlisted_now
+from bridge.workspaces.pathchanges import Change, DiskFact, Facts, PathDifference, Standing, differences, unlisted_now
 from bridge.workspaces.ranking import Folder, Rank, RankedDifference, Touched, folded, ranked
 
 #: Files of now that are hashed as git would, to know content again under another name or another HEAD.
@@ -147,6 +147,11 @@ class DivergenceReport:
             **{rank.name.lower(): ranks[rank] for rank in Rank},
         }
 
+    def standings(self) -> dict[Standing, int]:
+        """Return how many of the paths that differ stand how, in a fixed order."""
+        counts = Counter(change.difference.standing for change in self.changes)
+        return {standing: counts[standing] for standing in Standing}
+
     def to_json(self, *, max_paths: int = MAX_LISTED_PATHS) -> dict[str, Any]:
         """Return the report under the published names; at most ``max_paths`` paths are listed."""
         unknown = self.unknown
@@ -163,6 +168,7 @@ class DivergenceReport:
             "dirty_hash": _pair(self, "dirty_hash"),
             "settings_changed": self.are_settings_changed,
             "counts": self.counts(),
+            "standing": {str(standing): count for standing, count in self.standings().items()},
             "paths": [_path_json(change, self.attribution) for change in self.changes[:max_paths]],
             "paths_omitted": max(0, len(self.changes) - max_paths),
             "paths_complete": self.are_paths_complete,
@@ -391,6 +397,7 @@ def _path_json(change: RankedDifference, attribution: Attribution | None) -> dic
         "before": str(difference.before),
         "after": str(difference.after),
         "committed": difference.is_committed,
+        "standing": str(difference.standing),
         "content_changed": difference.is_content_changed,
         "used": used,
         "generated": change.rank is Rank.GENERATED,
