@@ -89,5 +89,6 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("recall", "Find again what was said in a session", "recall:recall"),
     CommandSpec("verify", "Recompute the hashes of entries, audit chains and states", "verify:verify"),
     CommandSpec("root", "Print the hash that fixes a whole session", "verify:root"),
+    CommandSpec("rpc", "Answer JSON-RPC on standard input and output", "rpc:rpc"),
     CommandSpec("doctor", "Check this machine, this installation and the state directory", "doctor:doctor"),
 )
