@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from bridge.control.attributing import with_attribution
 from bridge.control.observing import Observer, session_folder
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import OPEN_STATUS, Entry, Session
@@ -128,7 +129,8 @@ def session_divergence(
     with store.read() as connection:
         base = _base(connection, require_session(connection, session_id), entry_id)
     observation = observer.observe_exactly(session_folder(store, base.session.workspace_id))
-    return _compared(base, observation, timeout_seconds)
+    found = _compared(base, observation, timeout_seconds)
+    return replace(found, report=with_attribution(store, found.report, base.entry.observed_at, observation))
 
 
 def checkout_status(

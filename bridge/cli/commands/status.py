@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bridge.control.divergence import SessionDivergence
+
+#: Sessions that are listed for people, the last touched first.
+MAX_SHOWN_SESSIONS: Final = 50
 
 
 @command(exits={1: "With --check: a session is not aligned with the files."})
@@ -62,8 +66,11 @@ def _listed(sessions: Sequence[SessionDivergence]) -> str:
     from bridge.workspaces.wording import one_line as divergence_line
 
     rows = []
-    for found in sessions:
+    for found in sessions[:MAX_SHOWN_SESSIONS]:
         reference = short_session(found.session.id)
         line = divergence_line(found.report, reference=reference)
         rows.append([reference, str(found.report.divergence), one_line(found.session.label or "-"), line])
-    return table(rows)
+    more = len(sessions) - len(rows)
+    counts = Counter(str(found.report.divergence) for found in sessions[MAX_SHOWN_SESSIONS:])
+    told = ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
+    return table(rows) + (f"\nand {more} more ({told}); --json lists them" if more > 0 else "")
