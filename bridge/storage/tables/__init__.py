@@ -9,7 +9,16 @@ from bridge.storage.tables.base import metadata
 from bridge.storage.tables.control import AttemptRow, ControllerRow, DelegationRow, PlanRow
 from bridge.storage.tables.conversations import CursorRow, EntryRow, HeadRow, LabelRow, SessionRow
 from bridge.storage.tables.integrity import AuditEventRow
-from bridge.storage.tables.workspaces import ManifestPageRow, ManifestRow, RepositoryStateRow, WorkspaceRow
+from bridge.storage.tables.workspaces import (
+    KeptContentRow,
+    KeptStateRow,
+    ManifestPageRow,
+    ManifestRow,
+    RepositoryStateRow,
+    WorkspaceLinkRow,
+    WorkspaceRootRow,
+    WorkspaceRow,
+)
 
 
 def _table(row: type) -> Table:
@@ -29,6 +38,10 @@ workspaces = _table(WorkspaceRow)
 repository_states = _table(RepositoryStateRow)
 manifests = _table(ManifestRow)
 manifest_pages = _table(ManifestPageRow)
+kept_states = _table(KeptStateRow)
+kept_contents = _table(KeptContentRow)
+workspace_links = _table(WorkspaceLinkRow)
+workspace_roots = _table(WorkspaceRootRow)
 agents = _table(AgentRow)
 plans = _table(PlanRow)
 delegations = _table(DelegationRow)
@@ -43,6 +56,8 @@ __all__ = [
     "controllers",
     "delegations",
     "entry_labels",
+    "kept_contents",
+    "kept_states",
     "manifest_pages",
     "manifests",
     "metadata",
@@ -52,5 +67,7 @@ __all__ = [
     "session_entries",
     "session_heads",
     "sessions",
+    "workspace_links",
+    "workspace_roots",
     "workspaces",
 ]

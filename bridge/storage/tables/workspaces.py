@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, ForeignKeyConstraint, Index, LargeBinary, Text, text
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKeyConstraint, Index, LargeBinary, Text, text
 from sqlmodel import Field
 
 from bridge.storage.tables.base import Row
@@ -80,3 +80,72 @@ class ManifestPageRow(Row, table=True):
 
     page_digest: str = Field(primary_key=True)
     body: bytes = Field(sa_type=LargeBinary)
+
+
+class KeptStateRow(Row, table=True):
+    """Contents that were kept for a dirty manifest of a repository; absent means none were.
+
+    ``ref`` names, in Bridge's own object store, the commit that holds them; it is absent when all were left out.
+    """
+
+    __tablename__ = "kept_states"
+    __table_args__ = (
+        CheckConstraint("status IN ('complete', 'over_limit', 'incomplete')", name="status"),
+        {"sqlite_with_rowid": False},
+    )
+
+    repository_id: str = Field(primary_key=True)
+    dirty_hash: str = Field(primary_key=True)
+    ref: str | None = None
+    status: str
+    kept_count: int
+    kept_bytes: int = Field(sa_type=BigInteger)
+    omitted_count: int
+    omitted_bytes: int = Field(sa_type=BigInteger)
+    limit_bytes: int = Field(sa_type=BigInteger)
+    created_at: str
+
+
+class KeptContentRow(Row, table=True):
+    """Which object of Bridge's own store holds the bytes with a SHA-256 digest."""
+
+    __tablename__ = "kept_contents"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    repository_id: str = Field(primary_key=True)
+    content_digest: str = Field(primary_key=True)
+    object_id: str
+    size: int = Field(sa_type=BigInteger)
+
+
+class WorkspaceLinkRow(Row, table=True):
+    """One relinking of a workspace: stamps taken under the old ids stand for the new ones. Append-only by trigger."""
+
+    __tablename__ = "workspace_links"
+    __table_args__ = (
+        ForeignKeyConstraint(["workspace_id"], ["workspaces.id"], name="fk_workspace_links_workspace_id"),
+        {"sqlite_with_rowid": False},
+    )
+
+    workspace_id: str = Field(primary_key=True)
+    number: int = Field(primary_key=True)
+    old_repository_id: str
+    old_worktree_id: str
+    new_repository_id: str
+    new_worktree_id: str
+    old_path: str
+    new_path: str
+    created_at: str
+
+
+class WorkspaceRootRow(Row, table=True):
+    """A root commit of a registered repository: by it the repository is known again elsewhere."""
+
+    __tablename__ = "workspace_roots"
+    __table_args__ = (
+        ForeignKeyConstraint(["workspace_id"], ["workspaces.id"], name="fk_workspace_roots_workspace_id"),
+        {"sqlite_with_rowid": False},
+    )
+
+    workspace_id: str = Field(primary_key=True)
+    commit_id: str = Field(primary_key=True)
