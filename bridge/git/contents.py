@@ -93,7 +93,7 @@ def _read_file(absolute: bytes, path: bytes, deadline: float) -> Content | None:
         return Content(ContentKind.LINK, sha256(os.readlink(absolute)).hexdigest().encode(), before.st_mode)
     if not stat.S_ISREG(before.st_mode):
         raise ContentVanished(path)
-    descriptor = os.open(absolute, _OPEN_FLAGS)
+    descriptor = open_unfollowed(absolute)
     try:
         if _identity(os.fstat(descriptor)) != _identity(before):
             return None
@@ -104,6 +104,11 @@ def _read_file(absolute: bytes, path: bytes, deadline: float) -> Content | None:
     if size != before.st_size or _identity(after) != _identity(before):
         return None
     return Content(ContentKind.FILE, digest.encode(), after.st_mode)
+
+
+def open_unfollowed(absolute: bytes) -> int:
+    """Open a file for reading, and never something else in its place: no symlink, no FIFO that would block."""
+    return os.open(absolute, _OPEN_FLAGS)
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
