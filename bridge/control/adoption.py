@@ -103,6 +103,7 @@ def adopt(controller: Controller, delegation: Delegation, *, is_forced: bool = F
     if commit != state.head:
         fast_forward_checkout(checkout, commit, expected_head=state.head)
     observation = controller.observer.observe_exactly(checkout)
+    controller.keeper.keep(observation)
     recorded = controller.recorder.transact(
         lambda recording: _record_adoption(recording, delegation, commit, state.ref, observation)
     )

@@ -53,6 +53,7 @@ def inspect(
     """
     timeout = controller.settings.git_timeout_seconds
     observation = controller.observer.observe_exactly(worktree)
+    controller.keeper.keep(observation)
     try:
         drift = () if is_shared else tuple(checkout_drift(worktree, None).notes)
         preserved = preserve(
@@ -93,6 +94,7 @@ def conclude(
     """
     payload = _payload(delegation, outcome, inspected)
     parent = controller.observer.stamp_session(controller.store, parent_workspace_id(controller, delegation))
+    controller.keeper.keep(parent)
     return controller.recorder.transact(lambda recording: _record(recording, delegation, payload, inspected, parent))
 
 

@@ -12,6 +12,7 @@ from typing import Self
 
 import bridge
 from bridge.control import store as rows
+from bridge.control.keeping import Keeper
 from bridge.control.observing import Observer
 from bridge.control.recording import Recorder
 from bridge.foundation.clock import Clock, format_timestamp
@@ -47,6 +48,7 @@ class Controller:
         self.store = Store.open(settings.database_url, create=create)
         self.recorder = Recorder(self.store, clock)
         self.observer = Observer(clock, timeout_seconds=settings.git_timeout_seconds)
+        self.keeper = Keeper(self.store, settings, clock)
         self._id: str | None = None
         self._registering = threading.Lock()
 

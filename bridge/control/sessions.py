@@ -129,6 +129,7 @@ def start_session(controller: Controller, standpoint: Standpoint, request: Sessi
         observation = controller.observer.observe(workspace.folder)
     else:
         observation = controller.observer.observe(None if location is None else location.root)
+    controller.keeper.keep(observation)
     relation: ParentRelation | None = None
     if parent is not None:
         relation = "continued" if entry_id is None else "forked"
@@ -187,6 +188,7 @@ def append_entry(controller: Controller, standpoint: Standpoint, session: str, r
         expected_head=expected,
     )
     observation = controller.observer.stamp_session(controller.store, workspace_id)
+    controller.keeper.keep(observation)
 
     def keep_state(recording: RecordingTransaction) -> None:
         save_state(recording.tx, observation, recording.moment)
