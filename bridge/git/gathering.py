@@ -8,16 +8,17 @@ now, and these two as git's filters would write them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
 
-from bridge.git.contents import open_unfollowed
+from bridge.git.contents import ContentUnreadable, ContentVanished, DeadlinePassed, digest_content, read_content
 from bridge.git.contentstore import ContentStore
 from bridge.git.manifest import ContentKind, ManifestRow
-from bridge.git.objects import CHUNK_BYTES, entries_at, filtered, read_blobs
+from bridge.git.objects import entries_at, filtered, read_blobs
 from bridge.git.process import DEFAULT_TIMEOUT_SECONDS
 from bridge.git.repository import RepositoryLocation
 
@@ -112,15 +113,18 @@ class _Gathering:
                 self.found.damaged.add(digest)
 
     def from_disk(self, root: bytes) -> None:
+        deadline = time.monotonic() + self._timeout_seconds
         for digest, row in self.missing.items():
-            absolute = os.path.join(root, row.path)
             try:
-                if row.content_kind is ContentKind.LINK:
-                    self._take(digest, [os.readlink(absolute)], Source.DISK)
-                else:
-                    self._take(digest, _chunks(absolute), Source.DISK)
-            except OSError:  # whatever is wrong there: this place does not have it
+                found = digest_content(root, row.path, deadline)
+                if found.kind is not row.content_kind or found.digest != row.content_digest:
+                    continue
+                chunks = read_content(root, row.path)
+            except (ContentVanished, ContentUnreadable, OSError):  # whatever it is: this place does not have it
                 continue
+            except DeadlinePassed:
+                return
+            self._take(digest, chunks, Source.DISK)
 
     def from_objects(self, location: RepositoryLocation, head: str | None) -> None:
         candidates = self._candidates(location, head)
@@ -198,12 +202,3 @@ def _write(path: Path, chunks: Iterable[bytes]) -> str:
             digest.update(chunk)
             file.write(chunk)
     return digest.hexdigest()
-
-
-def _chunks(absolute: bytes) -> Iterator[bytes]:
-    descriptor = open_unfollowed(absolute)
-    try:
-        while chunk := os.read(descriptor, CHUNK_BYTES):
-            yield chunk
-    finally:
-        os.close(descriptor)
