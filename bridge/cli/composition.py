@@ -26,5 +26,7 @@ def open_controller(cli: Cli, *, create: bool = True) -> Iterator[Controller]:
     UnsupportedSchemaVersion, DatabaseMissing, DatabaseFailed, InvalidConfiguration
         What opening the store raises.
     """
-    with Controller(cli.settings, clock=cli.clock, environment=cli.environment, create=create) as controller:
+    with Controller(
+        cli.settings, clock=cli.clock, environment=cli.environment, create=create, tell=cli.output.warn
+    ) as controller:
         yield controller

@@ -1,7 +1,7 @@
 """Keeping the contents behind stamps (``snapshots = "dirty"``), and letting go of those that nobody needs.
 
 Called between an observation and the transaction that records its stamp, never under a database lock. It cannot
-fail an append: a stamp is exact without contents. What could not be kept is logged, and whoever asks for the files
+fail an append: a stamp is exact without contents. What could not be kept is told, and whoever asks for the files
 later is told that their content is not known.
 """
 
@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-import structlog
-
 from bridge.control import store as rows
+from bridge.control.notices import Tell, log_notice
 from bridge.foundation.clock import Clock, format_timestamp
 from bridge.foundation.config import Settings, SnapshotMode
 from bridge.foundation.errors import BridgeError
@@ -41,8 +40,6 @@ COLLECT_TIMEOUT_SECONDS: Final = 600.0
 #: What of a manifest has content of its own; a nested repository keeps its own history.
 KEPT_KINDS: Final = (ContentKind.FILE, ContentKind.LINK)
 
-_log = structlog.get_logger(__name__)
-
 
 class Keeper:
     """Keeps contents behind stamps, if that is asked for. Safe to share between threads.
@@ -53,9 +50,12 @@ class Keeper:
         Where it is recorded what was kept.
     settings
         Whether anything is kept, where, and how much for one stamp.
+    tell
+        Takes what a person should know: contents that could not be kept, or were left out.
     """
 
-    def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
+    def __init__(self, store: Store, settings: Settings, clock: Clock, tell: Tell = log_notice) -> None:
+        self._tell = tell
         self._store = store
         self._settings = settings
         self._clock = clock
@@ -80,10 +80,11 @@ class Keeper:
                 with self._lock:
                     found = self._find(key) or self._keep(observation, manifest, key)
         except (BridgeError, OSError, DeadlinePassed) as error:
-            _log.warning("contents were not kept", action="snapshot_failed", why=str(error) or "it took too long")
+            why = str(error) or "it took too long"
+            self._tell(
+                f"the contents behind this stamp were not kept: {why}", code="snapshot_failed", details={"why": why}
+            )
             return None
-        if found.status is KeptStatus.OVER_LIMIT:
-            _log.info("contents were left out", action="snapshot_over_limit", **found.to_json())
         return found
 
     def _find(self, key: tuple[str, str]) -> KeptState | None:
@@ -113,6 +114,13 @@ class Keeper:
         state = _state_of(kept, key, self._settings.snapshot_limit_bytes)
         moment = format_timestamp(self._clock.now())
         self._store.write(lambda tx: save_kept_state(tx, state, kept.objects, moment))
+        if state.status is KeptStatus.OVER_LIMIT:
+            self._tell(
+                f"{state.omitted_count} of {state.omitted_count + state.kept_count} contents behind this stamp were "
+                f"not kept: they exceed the limit (snapshot_limit_bytes is {state.limit_bytes})",
+                code="snapshot_over_limit",
+                details=state.to_json(),
+            )
         return state
 
     def _taken(

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
-
 from bridge.control.controller import Controller
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.store import list_sessions
@@ -41,8 +39,6 @@ from bridge.workspaces.store import (
 
 #: Audit event of a workspace's own chain.
 WORKSPACE_RELINKED: Final = "workspace.relinked"
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +129,11 @@ def relink_candidates(controller: Controller, directory: Path) -> list[Workspace
             memories = lost_workspaces(connection)
         return [memory.workspace for memory, _ in candidates(location, memories)]
     except GitError as error:
-        _log.warning("lost workspaces could not be looked for", action="relink_hint_failed", why=error.message)
+        controller.tell(
+            f"whether this is a workspace that was moved could not be told: {error.message}",
+            code="relink_hint_failed",
+            details={"why": error.message},
+        )
         return []
 
 
@@ -147,7 +147,11 @@ def remember_roots(controller: Controller, workspace: Workspace, location: Repos
     try:
         roots = root_commits(location, timeout_seconds=controller.settings.git_timeout_seconds)
     except GitError as error:
-        _log.warning("root commits were not recorded", action="roots_unknown", why=error.message)
+        controller.tell(
+            f"the repository's first commits were not recorded, by which it is known again: {error.message}",
+            code="roots_unknown",
+            details={"why": error.message},
+        )
         return
     with controller.store.read() as connection:
         known = list_roots(connection, workspace.id)
