@@ -10,17 +10,20 @@ Blocking; run in a helper thread.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bridge.agents.policy import WriteMode
 from bridge.control import store as rows
+from bridge.control.bases import CARRIED_REF
+from bridge.control.changing import change_delegation
+from bridge.control.concluding import RESULT_REF
 from bridge.control.controller import Controller
 from bridge.control.delegation import AdoptionStatus, Delegation, DelegationStatus
 from bridge.control.errors import AdoptionConflict, AdoptionRefused, NothingToAdopt, TaskStillOpen
 from bridge.control.recording import RecordingTransaction
 from bridge.control.releasing import release_worktree
-from bridge.control.requesting import CARRIED_REF
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import EntryDraft
 from bridge.conversations.store import get_entry
@@ -32,7 +35,7 @@ from bridge.git.observe import Observation
 from bridge.git.paths import plain_path
 from bridge.git.repository import RepositoryLocation, discover
 from bridge.semantics.stamps import RepositoryState
-from bridge.workspaces.models import WorkspaceStatus
+from bridge.workspaces.models import Workspace, WorkspaceStatus
 from bridge.workspaces.store import find_workspace, get_workspace, save_state
 
 #: Where a discarded worktree's last state is kept when it differs from the task's result.
@@ -82,6 +85,8 @@ def adopt(controller: Controller, delegation: Delegation, *, is_forced: bool = F
     ------
     TaskStillOpen, NothingToAdopt, AdoptionRefused
         If there is nothing that could or may be adopted.
+    GitFailed, WorktreeNotRegistered
+        If the task's worktree could not be inspected when it ended, and still cannot.
     AdoptionConflict
         If the commits do not merge.
     CheckoutBlocked
@@ -95,6 +100,7 @@ def adopt(controller: Controller, delegation: Delegation, *, is_forced: bool = F
     -----
     In every one of these cases branch, index and files are as they were.
     """
+    delegation = _inspected_again(controller, delegation)
     result = _require_adoptable(delegation, is_forced=is_forced)
     checkout = _checkout(controller, delegation)
     location = discover(checkout)
@@ -105,7 +111,7 @@ def adopt(controller: Controller, delegation: Delegation, *, is_forced: bool = F
     observation = controller.observer.observe_exactly(checkout)
     controller.keeper.keep(observation)
     recorded = controller.recorder.transact(
-        lambda recording: _record_adoption(recording, delegation, commit, state.ref, observation)
+        partial(_record_adoption, delegation=delegation, commit=commit, branch=state.ref, observation=observation)
     )
     released = release_worktree(controller, recorded, kept_in=(commit,))
     files = _files_changed(controller, delegation)
@@ -128,39 +134,77 @@ def discard(controller: Controller, delegation: Delegation) -> Delegation:
     if not delegation.status.is_final:
         raise _still_open(delegation)
     if delegation.adoption_status is AdoptionStatus.ADOPTED:
-        raise NothingToAdopt(
-            f"{_shown(delegation)} was adopted as {str(delegation.adoption_commit)[:12]}. Nothing was changed.",
-            hint="Undo it with git: git revert.",
-            details={"delegation_id": delegation.id},
-        )
+        raise _adopted(delegation)
     last_state = _preserve_rest(controller, delegation)
 
     def record(recording: RecordingTransaction) -> Delegation:
-        rows.update_delegation(
-            recording.tx.connection,
-            delegation.id,
-            updated_at=recording.moment,
+        current = rows.require_delegation(recording.tx.connection, delegation.id)
+        if current.adoption_status is AdoptionStatus.ADOPTED:
+            raise _adopted(current)
+        return change_delegation(
+            recording,
+            delegation,
+            "discarded",
+            facts={"result_commit": delegation.result_commit},
             adoption_status=AdoptionStatus.DISCARDED,
         )
-        body = {"delegation_id": delegation.id, "result_commit": delegation.result_commit}
-        recording.event(delegation.parent_session_id, "delegation.discarded", body)
-        return rows.require_delegation(recording.tx.connection, delegation.id)
 
     discarded = controller.recorder.transact(record)
     return release_worktree(controller, discarded, preserved=last_state)
 
 
+def _inspected_again(controller: Controller, delegation: Delegation) -> Delegation:
+    """Look again into a worktree that could not be inspected at the end, and preserve what it holds.
+
+    Its recorded result stays as it is; only what there is to adopt is known from here on.
+    """
+    if not delegation.status.is_final or delegation.adoption_status is not None or delegation.result_entry_id is None:
+        return delegation
+    workspace = _standing_worktree(controller, delegation)
+    if workspace is None:
+        return delegation
+    preserved = preserve(
+        workspace.folder,
+        ref=RESULT_REF.format(delegation_id=delegation.id),
+        message=f"Work of task {delegation.id}, preserved by Bridge",
+        timeout_seconds=controller.settings.git_timeout_seconds,
+    )
+    is_changed = preserved.commit != delegation.base_commit
+    return controller.recorder.transact(
+        lambda recording: change_delegation(
+            recording,
+            delegation,
+            "inspected",
+            facts={"result_commit": preserved.commit},
+            result_commit=preserved.commit if is_changed else None,
+            worker_commit=preserved.head,
+            result_ref=preserved.ref if is_changed else None,
+            adoption_status=AdoptionStatus.PENDING if is_changed else AdoptionStatus.EMPTY,
+        )
+    )
+
+
+def _adopted(delegation: Delegation) -> NothingToAdopt:
+    return NothingToAdopt(
+        f"{_shown(delegation)} was adopted as {str(delegation.adoption_commit)[:12]}. Nothing was changed.",
+        hint="Undo it with git: git revert.",
+        details={"delegation_id": delegation.id, "adoption_status": str(delegation.adoption_status)},
+    )
+
+
 def _require_adoptable(delegation: Delegation, *, is_forced: bool) -> str:
     if not delegation.status.is_final:
         raise _still_open(delegation)
+    if delegation.adoption_status is AdoptionStatus.ADOPTED:
+        raise _adopted(delegation)
     if delegation.adoption_status is not AdoptionStatus.PENDING or delegation.result_commit is None:
-        what = {
-            AdoptionStatus.ADOPTED: f"was adopted as {str(delegation.adoption_commit)[:12]} already",
-            AdoptionStatus.DISCARDED: "was discarded",
-        }
-        told = what.get(delegation.adoption_status) if delegation.adoption_status is not None else None
+        told = {
+            AdoptionStatus.DISCARDED: "was discarded; its commits are still under its ref",
+            AdoptionStatus.EMPTY: "changed nothing that could be adopted",
+        }.get(delegation.adoption_status or AdoptionStatus.PENDING, "has no commits that could be told")
         raise NothingToAdopt(
-            f"{_shown(delegation)} {told or 'changed nothing'}. Nothing was changed.",
+            f"{_shown(delegation)} {told}. Nothing was changed.",
+            hint=delegation.kept_reason,
             details={"delegation_id": delegation.id, "adoption_status": delegation.adoption_status},
         )
     if delegation.status is not DelegationStatus.COMPLETED and not is_forced:
@@ -209,9 +253,17 @@ def _merged(delegation: Delegation, location: RepositoryLocation, head: str, res
         )
     if outcome.tree == tree_of(location, head):
         return head
-    has_own = own != delegation.base_commit and not is_carried
-    parents = [head, own] if has_own else [head]
-    return commit_tree(location, outcome.tree, parents, _message(delegation))
+    return commit_tree(location, outcome.tree, _parents(delegation, location, head, own), _message(delegation))
+
+
+def _parents(delegation: Delegation, location: RepositoryLocation, head: str, own: str) -> list[str]:
+    """Return the parents of the adopting commit: the branch and the worker's own commits, where it made some.
+
+    Where the branch has not moved since, it goes on from the worker's last commit.
+    """
+    if own == delegation.base_commit or _is_carried(delegation, location):
+        return [head]
+    return [own] if is_ancestor(location, head, own) else [head, own]
 
 
 def _own_commits(delegation: Delegation, result: str) -> str:
@@ -245,22 +297,28 @@ def _message(delegation: Delegation) -> str:
 
 
 def _record_adoption(
-    recording: RecordingTransaction, delegation: Delegation, commit: str, branch: str | None, observation: Observation
+    recording: RecordingTransaction,
+    *,
+    delegation: Delegation,
+    commit: str,
+    branch: str | None,
+    observation: Observation,
 ) -> Delegation:
-    connection, moment = recording.tx.connection, recording.moment
-    save_state(recording.tx, observation, moment)
+    """Record an adoption once, however many callers brought the same commits in."""
+    current = rows.require_delegation(recording.tx.connection, delegation.id)
+    if current.adoption_status is AdoptionStatus.ADOPTED:
+        return current
+    save_state(recording.tx, observation, recording.moment)
     text = f"Adopted {_shown(delegation)} into {branch or 'HEAD'} as {commit[:12]}."
     recording.append(delegation.parent_session_id, EntryDraft(kind="note", payload={"text": text}), observation.stamp)
-    rows.update_delegation(
-        connection,
-        delegation.id,
-        updated_at=moment,
+    return change_delegation(
+        recording,
+        delegation,
+        "adopted",
+        facts={"commit": commit, "branch": branch},
         adoption_status=AdoptionStatus.ADOPTED,
         adoption_commit=commit,
     )
-    body = {"delegation_id": delegation.id, "commit": commit, "branch": branch}
-    recording.event(delegation.parent_session_id, "delegation.adopted", body)
-    return rows.require_delegation(connection, delegation.id)
 
 
 def _files_changed(controller: Controller, delegation: Delegation) -> tuple[str, ...]:
@@ -275,8 +333,12 @@ def _files_changed(controller: Controller, delegation: Delegation) -> tuple[str,
 def _checkout(controller: Controller, delegation: Delegation) -> Path:
     """Return the folder of the parent's checkout, which takes the commits."""
     with controller.store.read() as connection:
-        session = require_session(connection, delegation.parent_session_id)
-        workspace = None if session.workspace_id is None else find_workspace(connection, session.workspace_id)
+        worktree = None if delegation.workspace_id is None else find_workspace(connection, delegation.workspace_id)
+        # What the worktree was cut from; a session may have been moved to another checkout since.
+        workspace_id = None if worktree is None else worktree.parent_id
+        if workspace_id is None:
+            workspace_id = require_session(connection, delegation.parent_session_id).workspace_id
+        workspace = None if workspace_id is None else find_workspace(connection, workspace_id)
     if workspace is None:
         raise AdoptionRefused(
             f"The session of {_shown(delegation)} has no checkout that could take its changes. Nothing was changed.",
@@ -285,13 +347,20 @@ def _checkout(controller: Controller, delegation: Delegation) -> Path:
     return workspace.folder
 
 
-def _preserve_rest(controller: Controller, delegation: Delegation) -> str | None:
-    """Keep what the worktree holds now, if it is there; return the commit that does."""
+def _standing_worktree(controller: Controller, delegation: Delegation) -> Workspace | None:
+    """Return a task's own worktree if its folder is there; a shared writer has none."""
     if delegation.workspace_id is None or delegation.request.write_mode == WriteMode.SHARED:
         return None
     with controller.store.read() as connection:
         workspace = get_workspace(connection, delegation.workspace_id)
-    if workspace.status is WorkspaceStatus.REMOVED or not workspace.folder.exists():
+    is_standing = workspace.status is not WorkspaceStatus.REMOVED and workspace.folder.exists()
+    return workspace if is_standing else None
+
+
+def _preserve_rest(controller: Controller, delegation: Delegation) -> str | None:
+    """Keep what the worktree holds now, if it is there; return the commit that does."""
+    workspace = _standing_worktree(controller, delegation)
+    if workspace is None:
         return None
     return preserve(
         workspace.folder,

@@ -12,6 +12,7 @@ from typing import Any
 from bridge.agents import store as agents
 from bridge.agents.policy import WriteMode
 from bridge.control import store as rows
+from bridge.control.changing import change_delegation
 from bridge.control.controller import Controller
 from bridge.control.delegation import AdoptionStatus, Delegation, DelegationStatus
 from bridge.control.errors import DuplicateTask
@@ -20,6 +21,7 @@ from bridge.control.recording import RecordingTransaction
 from bridge.control.settlement import Assignment, AttemptOutcome, GitFacts, settle
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import EntryDraft, stamp_to_json
+from bridge.conversations.store import get_entry
 from bridge.foundation.errors import BridgeError
 from bridge.git.commits import Preserved, preserve
 from bridge.git.history import changed_paths
@@ -27,6 +29,7 @@ from bridge.git.observe import Observation
 from bridge.git.paths import plain_path
 from bridge.git.repository import discover
 from bridge.git.worktrees import checkout_drift
+from bridge.storage.transaction import Connection
 from bridge.workspaces.store import save_state
 
 #: Where a delegation's commits are kept until nobody needs them; nothing else points to them.
@@ -63,8 +66,9 @@ def inspect(
             timeout_seconds=timeout,
         )
         changes = changed_paths(discover(worktree), base_commit, preserved.commit)
-    except BridgeError as error:
-        return Inspected(GitFacts(base_commit, None, problem=error.message), None, observation)
+    except (BridgeError, OSError) as error:
+        problem = error.message if isinstance(error, BridgeError) else str(error)
+        return Inspected(GitFacts(base_commit, None, problem=problem), None, observation)
     paths = {change.path for change in changes} | {change.old_path for change in changes if change.old_path is not None}
     omitted = tuple(
         f"{plain_path(path)} is a repository of its own; its content is not part of the commit."
@@ -92,24 +96,47 @@ def conclude(
     DuplicateTask
         If its result is recorded already; nothing is written then.
     """
-    payload = _payload(delegation, outcome, inspected)
-    parent = controller.observer.stamp_session(controller.store, parent_workspace_id(controller, delegation))
-    controller.keeper.keep(parent)
-    return controller.recorder.transact(lambda recording: _record(recording, delegation, payload, inspected, parent))
-
-
-def parent_workspace_id(controller: Controller, delegation: Delegation) -> str | None:
-    """Return the workspace of the session that delegated."""
     with controller.store.read() as connection:
-        return require_session(connection, delegation.parent_session_id).workspace_id
+        workspace_id = require_session(connection, delegation.parent_session_id).workspace_id
+        cited = _cited(connection, delegation)
+    payload = _payload(delegation, outcome, inspected, cited)
+    parent = controller.observer.stamp_session(controller.store, workspace_id)
+    controller.keeper.keep(parent)
+    # Redacted, checked and hashed here and not under the write lock: a result may be large.
+    prepare = controller.recorder.prepare
+    result = prepare(EntryDraft(kind=RESULT_KIND, payload=payload, cursor=delegation.cursor_owner), parent.stamp)
+    own = prepare(EntryDraft(kind=RESULT_KIND, payload=payload), inspected.observation.stamp)
+
+    def record(recording: RecordingTransaction) -> Delegation:
+        _require_open(recording, delegation)
+        for observation in (inspected.observation, parent):
+            save_state(recording.tx, observation, recording.moment)
+        if delegation.worker_session_id is not None:
+            recording.append(delegation.worker_session_id, own)
+            recording.update_session(delegation.worker_session_id, status=ENDED)
+        entry = recording.append(delegation.parent_session_id, result).entry
+        recording.close_cursor(delegation.parent_session_id, delegation.cursor_owner)
+        return _close(recording, delegation, payload, inspected, entry.id)
+
+    return controller.recorder.transact(record)
 
 
-def _payload(delegation: Delegation, outcome: AttemptOutcome, inspected: Inspected) -> dict[str, Any]:
+def _cited(connection: Connection, delegation: Delegation) -> list[str]:
+    """Return the results that the worker was given, as its request records them."""
+    if delegation.request_entry_id is None:
+        return []
+    entry = get_entry(connection, delegation.parent_session_id, delegation.request_entry_id)
+    return [] if entry is None else list(entry.payload["request"]["evidence"])
+
+
+def _payload(delegation: Delegation, outcome: AttemptOutcome, inspected: Inspected, cited: list[str]) -> dict[str, Any]:
     request = delegation.request
     assignment = Assignment(delegation.id, request.role, request.write_mode, request.owned_paths)
     payload = settle(assignment, outcome, inspected.facts)
     stamp = stamp_to_json(inspected.observation.stamp)
     payload["stamp"] = {key: value for key, value in stamp.items() if value is not None}
+    if cited:
+        payload["evidence"] = cited
     if delegation.worker_session_id is not None:
         payload["worker_session_id"] = delegation.worker_session_id
     if delegation.worker_agent_id is not None:
@@ -117,46 +144,47 @@ def _payload(delegation: Delegation, outcome: AttemptOutcome, inspected: Inspect
     return payload
 
 
-def _record(
-    recording: RecordingTransaction,
-    delegation: Delegation,
-    payload: dict[str, Any],
-    inspected: Inspected,
-    parent: Observation,
-) -> Delegation:
-    worker = inspected.observation
-    connection = recording.tx.connection
-    current = rows.require_delegation(connection, delegation.id)
+def _require_open(recording: RecordingTransaction, delegation: Delegation) -> None:
+    current = rows.require_delegation(recording.tx.connection, delegation.id)
     if current.status.is_final:
         raise DuplicateTask(
             f"The result of {delegation.name or delegation.id} is recorded already ({current.status}). "
             "Nothing was written.",
             details={"delegation_id": delegation.id, "result_entry_id": current.result_entry_id},
         )
-    for observation in (worker, parent):
-        save_state(recording.tx, observation, recording.moment)
-    if delegation.worker_session_id is not None:
-        own = EntryDraft(kind=RESULT_KIND, payload=payload)
-        recording.append(delegation.worker_session_id, own, worker.stamp)
-        recording.update_session(delegation.worker_session_id, status=ENDED)
-    result = EntryDraft(kind=RESULT_KIND, payload=payload, cursor=delegation.cursor_owner)
-    entry = recording.append(delegation.parent_session_id, result, parent.stamp).entry
-    recording.close_cursor(delegation.parent_session_id, delegation.cursor_owner)
+
+
+def _close(
+    recording: RecordingTransaction,
+    delegation: Delegation,
+    payload: dict[str, Any],
+    inspected: Inspected,
+    result_entry_id: str,
+) -> Delegation:
+    """Close the rows of a delegation, its attempts and its agent in step with the recorded result."""
+    connection, moment = recording.tx.connection, recording.moment
+    rows.end_attempts(connection, delegation.id, moment=moment, failure_class=payload.get("failure_class"))
     if delegation.worker_agent_id is not None:
-        agents.update_agent(connection, delegation.worker_agent_id, updated_at=recording.moment, status=ENDED)
+        agents.update_agent(connection, delegation.worker_agent_id, updated_at=moment, status=ENDED)
     result_commit = payload["result_commit"]
-    worker_commit = None if inspected.preserved is None else inspected.preserved.head
-    is_in_place = delegation.request.write_mode == WriteMode.SHARED
-    rows.update_delegation(
-        connection,
-        delegation.id,
-        updated_at=recording.moment,
+    return change_delegation(
+        recording,
+        delegation,
+        "ended",
+        facts={"result_entry_id": result_entry_id, "result_commit": result_commit},
         status=DelegationStatus(payload["status"]),
-        result_entry_id=entry.id,
+        result_entry_id=result_entry_id,
         result_commit=result_commit,
-        worker_commit=worker_commit,
+        worker_commit=None if inspected.preserved is None else inspected.preserved.head,
         result_ref=None if result_commit is None else RESULT_REF.format(delegation_id=delegation.id),
-        adoption_status=AdoptionStatus.EMPTY if result_commit is None or is_in_place else AdoptionStatus.PENDING,
-        finished_at=recording.moment,
+        adoption_status=_adoption_status(delegation, inspected, result_commit),
+        finished_at=moment,
     )
-    return rows.require_delegation(connection, delegation.id)
+
+
+def _adoption_status(delegation: Delegation, inspected: Inspected, result_commit: str | None) -> AdoptionStatus | None:
+    """Return what there is to adopt; None if nobody can tell, because the worktree could not be inspected."""
+    if inspected.facts.problem is not None:
+        return None
+    is_in_place = delegation.request.write_mode == WriteMode.SHARED
+    return AdoptionStatus.EMPTY if result_commit is None or is_in_place else AdoptionStatus.PENDING

@@ -229,3 +229,13 @@ class PlanRun:
     created_at: str
     updated_at: str
     finished_at: str | None = None
+
+    @property
+    def cursor_owner(self) -> str:
+        """The owner under which the plan holds its place in its session."""
+        return plan_cursor(self.id)
+
+
+def plan_cursor(plan_id: str) -> str:
+    """Return the owner of the cursor that a run of a plan holds."""
+    return f"plan:{plan_id}"

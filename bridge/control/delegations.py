@@ -17,6 +17,7 @@ from bridge.agents import store as agents
 from bridge.agents.models import Agent
 from bridge.agents.policy import WriteMode
 from bridge.control import store as rows
+from bridge.control.changing import change_delegation
 from bridge.control.concluding import Inspected, conclude, inspect
 from bridge.control.controller import Controller
 from bridge.control.delegation import Delegation, DelegationStatus
@@ -37,6 +38,9 @@ from bridge.workspaces.store import save_state
 Report = Callable[[str, Delegation, str], None]
 #: Where the state of a shared checkout before its worker started is kept.
 BEFORE_REF = "refs/bridge/tasks/{delegation_id}/before"
+#: Failure classes of what no typed error names: the operating system refused, or Bridge itself has a fault.
+SYSTEM_ERROR = "system_error"
+INTERNAL_ERROR = "internal_error"
 
 _log = structlog.get_logger(__name__)
 
@@ -46,7 +50,7 @@ async def carry_out(orchestration: Orchestration, approved: Approved, *, report:
 
     What goes wrong on the way ends as a recorded failed result with its typed class, so that an approved
     delegation always has exactly one result. If the calling task is cancelled, the worker is ended and its result
-    recorded as cancelled before the cancellation goes on.
+    recorded as cancelled before the cancellation goes on; a fault of Bridge's own is recorded, then raised.
     """
     controller, delegation = orchestration.controller, approved.delegation
     assigned: Assigned | None = None
@@ -54,26 +58,52 @@ async def carry_out(orchestration: Orchestration, approved: Approved, *, report:
         assigned = await to_thread.run_sync(partial(_prepare, orchestration, approved))
         report("task_running", replace(assigned.delegation, status=DelegationStatus.RUNNING), "")
         outcome = await work(controller, assigned)
-    except BridgeError as error:
-        _log.warning("a delegation failed", action="delegation_failed", delegation_id=delegation.id, code=error.code)
-        outcome = _failed(delegation, error.code, error.message)
-    except anyio.get_cancelled_exc_class():
-        with anyio.CancelScope(shield=True):
-            interrupted = _failed(delegation, str(FailureClass.CANCELLED), "The controller was asked to stop.")
-            ended = await to_thread.run_sync(partial(_end, controller, approved, assigned, interrupted))
-            report("task_finished", ended, _line(ended))
-        raise
-    report("task_settling", replace(delegation, status=DelegationStatus.SETTLING), "")
-    ended = await to_thread.run_sync(partial(_end, controller, approved, assigned, outcome))
-    report("task_finished", ended, _line(ended))
+    except BaseException as error:
+        outcome = _failed(delegation, error)
+        ended = await _finish(controller, approved, assigned, outcome, report=report)
+        if not isinstance(error, (BridgeError, OSError)):
+            raise
+        return ended
+    return await _finish(controller, approved, assigned, outcome, report=report)
+
+
+async def _finish(
+    controller: Controller,
+    approved: Approved,
+    assigned: Assigned | None,
+    outcome: AttemptOutcome,
+    *,
+    report: Report,
+) -> Delegation:
+    """Record how a delegation ended. Not interrupted: what a worker did must not be lost once it is done."""
+    with anyio.CancelScope(shield=True):
+        settling = await to_thread.run_sync(partial(_settling, controller, approved.delegation))
+        report("task_settling", settling, "")
+        ended = await to_thread.run_sync(partial(_end, controller, approved, assigned, outcome))
+        report("task_finished", ended, _line(ended))
     return ended
+
+
+def _settling(controller: Controller, delegation: Delegation) -> Delegation:
+    return controller.recorder.transact(
+        lambda recording: change_delegation(recording, delegation, "settling", status=DelegationStatus.SETTLING)
+    )
 
 
 def _line(delegation: Delegation) -> str:
     return "" if delegation.kept_reason is None else delegation.kept_reason
 
 
-def _failed(delegation: Delegation, failure_class: str, detail: str) -> AttemptOutcome:
+def _failed(delegation: Delegation, error: BaseException) -> AttemptOutcome:
+    """Return the outcome of an attempt that never came to one, with the typed cause."""
+    failure_class, detail = INTERNAL_ERROR, f"Bridge failed: {type(error).__name__}: {error}"
+    if isinstance(error, BridgeError):
+        failure_class, detail = error.code, error.message
+    elif isinstance(error, OSError):
+        failure_class, detail = SYSTEM_ERROR, f"The system refused: {error}"
+    elif isinstance(error, anyio.get_cancelled_exc_class()):
+        failure_class, detail = str(FailureClass.CANCELLED), "The controller was asked to stop."
+    _log.warning("a delegation failed", action="delegation_failed", delegation_id=delegation.id, code=failure_class)
     return AttemptOutcome(
         attempt=1,
         attempts_permitted=delegation.request.attempts_permitted,
@@ -125,30 +155,27 @@ def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
         agents.update_agent(connection, agent.id, updated_at=moment, session_id=session.id)
         brief = {"text": objective, "from_session_id": delegation.parent_session_id, "to_session_id": session.id}
         recording.append(session.id, EntryDraft(kind="handoff.brief", payload=brief), observation.stamp)
-        rows.update_delegation(
-            connection,
-            delegation.id,
-            updated_at=moment,
+        updated = change_delegation(
+            recording,
+            delegation,
+            "assigned",
+            facts={"worker_session_id": session.id, "workspace_id": workspace.id, "base_commit": base},
             worker_session_id=session.id,
             worker_agent_id=agent.id,
             workspace_id=workspace.id,
             base_commit=base,
         )
-        recording.event(
-            delegation.parent_session_id,
-            "delegation.started",
-            {"delegation_id": delegation.id, "worker_session_id": session.id, "base_commit": base},
-        )
-        updated = rows.require_delegation(connection, delegation.id)
         return Assigned(updated, approved.evidence, base, workspace.folder, session.id)
 
     return controller.recorder.transact(record)
 
 
 def _own_worktree(orchestration: Orchestration, approved: Approved) -> Workspace:
+    """Reserve, make and record a worktree. The delegation's row names it from the first step, so none is forgotten."""
     controller, delegation = orchestration.controller, approved.delegation
-    reserved = controller.recorder.transact(
-        lambda recording: checkouts.reserve(
+
+    def reserve(recording: RecordingTransaction) -> Workspace:
+        reserved = checkouts.reserve(
             recording.tx,
             orchestration.workspace,
             worktrees=controller.settings.worktrees,
@@ -157,15 +184,19 @@ def _own_worktree(orchestration: Orchestration, approved: Approved) -> Workspace
             label=delegation.name,
             moment=recording.moment,
         )
-    )
-    try:
-        location = checkouts.create(discover(orchestration.checkout), reserved)
-    except BaseException:
-        controller.recorder.transact(lambda recording: checkouts.free(recording.tx, reserved, recording.moment))
-        raise
-    return controller.recorder.transact(
-        lambda recording: checkouts.activate(recording.tx, reserved, location, recording.moment)
-    )
+        facts = {"workspace_id": reserved.id}
+        change_delegation(recording, delegation, "worktree_reserved", facts=facts, workspace_id=reserved.id)
+        recording.event(f"workspace:{reserved.id}", "worktree.reserved", {"delegation_id": delegation.id})
+        return reserved
+
+    def activate(recording: RecordingTransaction) -> Workspace:
+        body = {"delegation_id": delegation.id, "base_commit": approved.base_commit}
+        recording.event(f"workspace:{reserved.id}", "worktree.created", body)
+        return checkouts.activate(recording.tx, reserved, location, recording.moment)
+
+    reserved = controller.recorder.transact(reserve)
+    location = checkouts.create(discover(orchestration.checkout), reserved)
+    return controller.recorder.transact(activate)
 
 
 def _shared_base(controller: Controller, checkout: Path, delegation_id: str) -> str:
@@ -182,10 +213,12 @@ def _end(controller: Controller, approved: Approved, assigned: Assigned | None, 
     """Record the result of a delegation, whatever became of it, and release its worktree if nothing is lost."""
     with controller.store.read() as connection:
         delegation = rows.require_delegation(connection, approved.delegation.id)
+        attempts = rows.list_attempts(connection, delegation.id)
+    if attempts:
+        outcome = replace(outcome, attempt=attempts[-1].number)
     if assigned is None:
         nothing = Inspected(GitFacts(approved.base_commit, None), None, controller.observer.observe(None))
-        return conclude(controller, delegation, outcome, nothing)
+        return release_worktree(controller, conclude(controller, delegation, outcome, nothing))
     is_shared = delegation.request.write_mode == WriteMode.SHARED
     inspected = inspect(controller, delegation.id, assigned.worktree, assigned.base_commit, is_shared=is_shared)
-    ended = conclude(controller, delegation, outcome, inspected)
-    return ended if is_shared else release_worktree(controller, ended)
+    return release_worktree(controller, conclude(controller, delegation, outcome, inspected))

@@ -17,12 +17,12 @@ from bridge.control.errors import (
     ReferenceNotOnActiveBranch,
     TooMuchEvidence,
 )
-from bridge.conversations import store as conversations
+from bridge.conversations.errors import EntryNotFound, InvalidReference, SessionNotFound
 from bridge.conversations.models import Entry
 from bridge.conversations.paths import belongs_to_session, lies_on_active_path
-from bridge.foundation.errors import InvalidId
+from bridge.conversations.references import resolve_entry
 from bridge.foundation.hashing import digest_hex
-from bridge.foundation.ids import short_entry, short_session, split_entry_id
+from bridge.foundation.ids import short_entry, short_session
 from bridge.semantics.interpretation import interpret
 from bridge.semantics.results import ResultStatus
 from bridge.storage.transaction import Connection
@@ -43,10 +43,12 @@ def resolve_evidence(connection: Connection, session_id: str | None, reference: 
         The session that cites: a parent's, whose active branch decides. None for one that is yet to be made,
         to which nothing belongs.
     reference
-        Full entry id of a ``worker.result``.
+        Of a ``worker.result``: its full entry id, or what people type instead (``9f3a.31``, a label).
 
     Raises
     ------
+    AmbiguousReference
+        If a short reference fits several entries.
     ReferenceNotFound, ReferenceForeignSession, ReferenceNotAResult, ReferenceNotOnActiveBranch
         In this order of checking.
     UnsupportedSemanticVersion
@@ -54,7 +56,7 @@ def resolve_evidence(connection: Connection, session_id: str | None, reference: 
     ReferenceInvalidResult
         If the result broke its contract, so that it proves nothing.
     """
-    entry = _find(connection, reference)
+    entry = _find(connection, session_id, reference)
     if session_id is None or not belongs_to_session(connection, session_id, entry.id):
         asker = "the one that is to be made" if session_id is None else short_session(session_id)
         raise ReferenceForeignSession(
@@ -84,7 +86,7 @@ def resolve_evidence(connection: Connection, session_id: str | None, reference: 
 
 
 def resolve_all(connection: Connection, session_id: str | None, references: Sequence[str]) -> tuple[Evidence, ...]:
-    """Resolve references in their order, each once.
+    """Resolve references in their order, each once, however it is written.
 
     Raises
     ------
@@ -92,33 +94,41 @@ def resolve_all(connection: Connection, session_id: str | None, references: Sequ
         If there are more than :data:`MAX_REFERENCES`, or they hold more than :data:`MAX_EVIDENCE_BYTES`.
     """
     unique = list(dict.fromkeys(references))
-    if len(unique) > MAX_REFERENCES:
-        raise TooMuchEvidence(
-            f"{len(unique)} results are cited; one task may cite {MAX_REFERENCES}. Nothing was started.",
-            details={"references": len(unique), "limit": MAX_REFERENCES},
-        )
-    found = tuple(resolve_evidence(connection, session_id, reference) for reference in unique)
-    size = sum(len(evidence.payload) for evidence in found)
-    if size > MAX_EVIDENCE_BYTES:
-        raise TooMuchEvidence(
-            f"The cited results hold {size} bytes; one task may cite {MAX_EVIDENCE_BYTES}. Nothing was started.",
-            details={"bytes": size, "limit": MAX_EVIDENCE_BYTES},
-        )
-    return found
+    require_count(len(unique))
+    found: dict[str, Evidence] = {}
+    size = 0
+    for reference in unique:
+        evidence = resolve_evidence(connection, session_id, reference)
+        size += 0 if evidence.reference in found else len(evidence.payload)
+        found.setdefault(evidence.reference, evidence)
+        if size > MAX_EVIDENCE_BYTES:
+            raise TooMuchEvidence(
+                f"The cited results hold more than the {MAX_EVIDENCE_BYTES} bytes that one task may cite. "
+                "Nothing was started.",
+                details={"bytes": size, "limit": MAX_EVIDENCE_BYTES},
+            )
+    return tuple(found.values())
 
 
-def _find(connection: Connection, reference: str) -> Entry:
+def require_count(references: int) -> None:
+    """Refuse more references than one delegation may cite.
+
+    Raises
+    ------
+    TooMuchEvidence
+        If there are more than :data:`MAX_REFERENCES`.
+    """
+    if references > MAX_REFERENCES:
+        raise TooMuchEvidence(
+            f"{references} results are cited; one task may cite {MAX_REFERENCES}. Nothing was started.",
+            details={"references": references, "limit": MAX_REFERENCES},
+        )
+
+
+def _find(connection: Connection, session_id: str | None, reference: str) -> Entry:
     try:
-        session_id, _ = split_entry_id(reference)
-    except InvalidId as error:
-        raise _unknown(reference) from error
-    entry = conversations.get_entry(connection, session_id, reference)
-    if entry is None:
-        raise _unknown(reference)
-    return entry
-
-
-def _unknown(reference: str) -> ReferenceNotFound:
-    return ReferenceNotFound(
-        f"There is no entry {reference[:80]!r}. Nothing was started.", details={"reference": reference[:200]}
-    )
+        return resolve_entry(connection, reference, context_session_id=session_id)
+    except (EntryNotFound, SessionNotFound, InvalidReference) as error:
+        raise ReferenceNotFound(
+            f"There is no entry {reference[:80]!r}. Nothing was started.", details={"reference": reference[:200]}
+        ) from error

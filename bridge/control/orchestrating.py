@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from bridge.agents import store as agents
 from bridge.agents.models import ORCHESTRATOR_ROLE, Agent
 from bridge.agents.policy import ORCHESTRATOR_DEPTH, PolicyLimits
+from bridge.control.bases import DirtyMode
 from bridge.control.controller import Controller
 from bridge.control.delegation import Request
 from bridge.control.recording import RecordingTransaction
-from bridge.control.requesting import DirtyMode, Orchestration, check_startable
+from bridge.control.requesting import Orchestration, check_startable
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import NewSession
 from bridge.workspaces.models import Workspace

@@ -12,8 +12,10 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from bridge.agents.policy import DelegationRequest, PolicyLimits, Verdict, select_runnable
+from bridge.agents.policy import Considered, DelegationRequest, PolicyLimits, Verdict, select_runnable
 from bridge.control import store as rows
+from bridge.control.bases import DirtyMode
+from bridge.control.changing import close_unstarted, finish_plan
 from bridge.control.controller import Controller
 from bridge.control.delegation import Delegation, DelegationStatus, PlanRun, Request
 from bridge.control.delegations import carry_out
@@ -21,7 +23,14 @@ from bridge.control.orchestrating import Start, begin
 from bridge.control.planfile import Plan
 from bridge.control.progress import Progress, ProgressSink, ignore_progress
 from bridge.control.recording import RecordingTransaction
-from bridge.control.requesting import Approved, DirtyMode, Orchestration, ask, policy_facts, policy_request
+from bridge.control.requesting import (
+    Approved,
+    Orchestration,
+    ask,
+    count_worktrees,
+    policy_facts,
+    policy_request,
+)
 from bridge.control.taskgroups import sole_error_group
 from bridge.conversations.models import EntryDraft
 from bridge.workspaces.models import Workspace
@@ -30,6 +39,8 @@ from bridge.workspaces.store import save_state
 COMPLETED = "completed"
 INCOMPLETE = "incomplete"
 INTERRUPTED = "interrupted"
+#: How often a run looks again at what only another run's end can free.
+ELSEWHERE_POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,24 +185,26 @@ async def run_plan(
     reporter = _Reporter(controller, run.id, progress)
     reporter.tell("plan_started", None, run.status, f"{len(delegations)} workers", session_id=run.session_id)
     board = _Board(queue=list(delegations), requests=_policy_requests(orchestration, delegations))
+    is_interrupted = True
     try:
         async with sole_error_group() as group:
             await _schedule(orchestration, board, group, reporter)
+        is_interrupted = False
     finally:
         with anyio.CancelScope(shield=True):
-            outcome = await to_thread.run_sync(partial(_finish, controller, run, delegations, board))
+            finish = partial(_finish, controller, run, delegations, is_interrupted=is_interrupted)
+            outcome = await to_thread.run_sync(finish)
         reporter.tell("plan_finished", None, outcome.plan.status)
     return outcome
 
 
 async def _schedule(orchestration: Orchestration, board: _Board, group: TaskGroup, reporter: _Reporter) -> None:
+    """Start whatever may start each time something changes, until nothing waits and nothing runs."""
     while board.queue or board.running:
         board.changed = anyio.Event()
-        statuses = {key: delegation.status for key, delegation in board.ended.items()}
-        facts = policy_facts(list(board.running.values()), statuses, board.started)
-        queue = [board.requests[delegation.id] for delegation in board.queue]
-        considered = select_runnable(queue, facts, orchestration.limits)
+        considered = await _consider(orchestration, board)
         waiting = []
+        is_blocked_elsewhere = False
         for delegation, item in zip(board.queue, considered, strict=True):
             if item.decision.outcome is Verdict.QUEUED:
                 waiting.append(delegation)
@@ -205,13 +218,39 @@ async def _schedule(orchestration: Orchestration, board: _Board, group: TaskGrou
                 board.started += 1
                 reporter.task("task_preparing", answer.delegation)
                 group.start_soon(_carry_out, orchestration, board, answer, reporter)
+            elif answer.status is DelegationStatus.QUEUED:
+                waiting.append(delegation)
+                is_blocked_elsewhere = True
             else:
                 board.ended[delegation.id] = answer
                 board.changed.set()
-                reporter.task("task_rejected", answer, str((answer.decision or {}).get("explanation", "")))
+                event = "task_rejected" if answer.status is DelegationStatus.REJECTED else "task_finished"
+                reporter.task(event, answer, str((answer.decision or {}).get("explanation", "")))
         board.queue = waiting
-        if board.running:
+        await _wait_for_change(board, is_blocked_elsewhere=is_blocked_elsewhere)
+
+
+async def _wait_for_change(board: _Board, *, is_blocked_elsewhere: bool) -> None:
+    """Wait until the answers may be others. Something may have ended since they were given: then they are already."""
+    if is_blocked_elsewhere:
+        with anyio.move_on_after(ELSEWHERE_POLL_SECONDS):
             await board.changed.wait()
+    elif board.running:
+        await board.changed.wait()
+    elif board.queue and not board.changed.is_set():
+        raise RuntimeError(f"{len(board.queue)} tasks wait for what will never be; a plan's needs form no cycle")
+
+
+async def _consider(orchestration: Orchestration, board: _Board) -> tuple[Considered, ...]:
+    """Return policy's answer to everything that waits, as things are now."""
+    running = list(board.running.values())
+    statuses = {key: delegation.status for key, delegation in board.ended.items()}
+    queue = [board.requests[delegation.id] for delegation in board.queue]
+    started = board.started
+    # The board goes on changing while the store is asked; what was read of it stays together.
+    worktrees = await to_thread.run_sync(partial(count_worktrees, orchestration, running))
+    facts = policy_facts(running, statuses, started=started, worktrees=worktrees)
+    return select_runnable(queue, facts, orchestration.limits)
 
 
 async def _carry_out(orchestration: Orchestration, board: _Board, approved: Approved, reporter: _Reporter) -> None:
@@ -257,7 +296,9 @@ def _record(orchestration: Orchestration, plan: PlanRequest) -> tuple[PlanRun, t
         rows.add_plan(connection, run, plan.text)
         steps = [{"text": f"{request.name}: {request.objective}", "status": "pending"} for request in plan.requests]
         draft = EntryDraft(kind="plan.updated", payload={"steps": steps})
-        recording.append(orchestration.session_id, draft, observation.stamp)
+        steps_entry = recording.append(orchestration.session_id, draft, observation.stamp).entry
+        # From here on the plan's requests go where its steps are, wherever the conversation goes meanwhile.
+        recording.open_cursor(orchestration.session_id, run.cursor_owner, steps_entry.id)
         delegations = tuple(
             Delegation(
                 id=f"d{secrets.token_hex(6)}",
@@ -275,28 +316,29 @@ def _record(orchestration: Orchestration, plan: PlanRequest) -> tuple[PlanRun, t
         )
         for delegation in delegations:
             rows.add_delegation(connection, delegation)
-        recording.event(orchestration.session_id, "plan.started", {"plan_id": run.id, "workers": len(delegations)})
+        body = {"plan_id": run.id, "delegation_ids": [delegation.id for delegation in delegations]}
+        recording.event(orchestration.session_id, "plan.started", body)
         return run, delegations
 
     return controller.recorder.transact(record)
 
 
-def _finish(controller: Controller, run: PlanRun, delegations: Sequence[Delegation], board: _Board) -> PlanOutcome:
+def _finish(
+    controller: Controller, run: PlanRun, delegations: Sequence[Delegation], *, is_interrupted: bool
+) -> PlanOutcome:
     """Close what never started, and record how the plan ended."""
 
     def record(recording: RecordingTransaction) -> PlanOutcome:
-        moment, connection = recording.moment, recording.tx.connection
-        for delegation in board.queue:
-            rows.update_delegation(
-                connection, delegation.id, updated_at=moment, status=DelegationStatus.CANCELLED, finished_at=moment
-            )
-        final = tuple(rows.require_delegation(connection, delegation.id) for delegation in delegations)
+        connection = recording.tx.connection
+        final = []
+        for delegation in delegations:
+            current = rows.require_delegation(connection, delegation.id)
+            if current.status is DelegationStatus.QUEUED:
+                current = close_unstarted(recording, current, reason=INTERRUPTED, status=DelegationStatus.CANCELLED)
+            final.append(current)
         is_completed = all(delegation.status is DelegationStatus.COMPLETED for delegation in final)
-        status = COMPLETED if is_completed else INTERRUPTED if board.queue else INCOMPLETE
-        rows.finish_plan(connection, run.id, status, moment)
-        recording.event(run.session_id, "plan.finished", {"plan_id": run.id, "status": status})
-        finished = rows.plan_by_id(connection, run.id)
-        return PlanOutcome(finished or run, final)
+        status = COMPLETED if is_completed else INTERRUPTED if is_interrupted else INCOMPLETE
+        return PlanOutcome(finish_plan(recording, run, status), tuple(final))
 
     return controller.recorder.transact(record)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge.control.controller import Controller
 from bridge.control.outline import BranchTip, active_ids, branch_tips, children_of
-from bridge.control.standpoint import Standpoint, find_entry, find_session, workspace_at
+from bridge.control.standpoint import Standpoint, find_entry, find_session, places_at
 from bridge.control.views import entry_view, node_view, session_view, stamp_view, summary_of, unreadable
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import Cursor, Entry, Label, Node, Session
@@ -178,16 +178,12 @@ def sessions_here(
     Parameters
     ----------
     everywhere
-        Sessions of all workspaces and of none; else those of the workspace where the request is made, outside
-        one those without a workspace.
+        Sessions of all workspaces and of none; else those at home where the request is made (``places_at``).
     kinds
         Which kinds; empty means all.
     """
     with controller.store.read() as connection:
-        places: list[str | None] | None = None
-        if not everywhere:
-            workspace = workspace_at(connection, standpoint.directory)
-            places = [None if workspace is None else workspace.id]
+        places = None if everywhere else places_at(connection, standpoint.directory)
         return list_sessions(connection, workspace_ids=places, kinds=kinds or None)
 
 

@@ -5,7 +5,7 @@ Blocking; run in a helper thread.
 
 from __future__ import annotations
 
-from bridge.control import store as rows
+from bridge.control.changing import change_delegation
 from bridge.control.controller import Controller
 from bridge.control.delegation import AdoptionStatus, Delegation
 from bridge.control.recording import RecordingTransaction
@@ -34,16 +34,15 @@ def release_worktree(
     reason = _reason_to_keep(controller, delegation, workspace, kept_in, preserved or delegation.result_commit)
 
     def record(recording: RecordingTransaction) -> Delegation:
-        connection, moment = recording.tx.connection, recording.moment
+        moment = recording.moment
         if reason is None:
             checkouts.free(recording.tx, workspace, moment)
         else:
             checkouts.keep(recording.tx, workspace, reason, moment)
-        rows.update_delegation(connection, delegation.id, updated_at=moment, kept_reason=reason)
-        event = "worktree.removed" if reason is None else "worktree.kept"
-        body = {"workspace_id": workspace.id, "delegation_id": delegation.id, "reason": reason}
-        recording.event(f"workspace:{workspace.id}", event, body)
-        return rows.require_delegation(connection, delegation.id)
+        event = "worktree_removed" if reason is None else "worktree_kept"
+        body = {"delegation_id": delegation.id, "reason": reason}
+        recording.event(f"workspace:{workspace.id}", event.replace("_", ".", 1), body)
+        return change_delegation(recording, delegation, event, facts={"workspace_id": workspace.id}, kept_reason=reason)
 
     return controller.recorder.transact(record)
 

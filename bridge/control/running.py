@@ -10,13 +10,13 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
+from bridge.control.bases import DirtyMode
 from bridge.control.controller import Controller
 from bridge.control.errors import PlanUnreadable, RunStopped
 from bridge.control.planfile import MAX_PLAN_BYTES, Plan, load_plan
 from bridge.control.plans import PlanOutcome, request_of, run_plan
 from bridge.control.progress import ProgressSink, ignore_progress
 from bridge.control.recovery import recover
-from bridge.control.requesting import DirtyMode
 from bridge.control.sessions import initialise
 from bridge.control.standpoint import Standpoint, find_session
 from bridge.control.taskgroups import sole_error_group

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Final
+
+from bridge.agents.ownership import covers, normalise
+from bridge.foundation.canonical import canonical_bytes
+from bridge.git.paths import parse_path
+
+#: Changed paths that a result lists, and their characters together; git has the rest.
+MAX_FILES_CHANGED: Final = 10_000
+MAX_FILES_CHANGED_CHARACTERS: Final = 512 * 1024
+#: Notes on the worktree that a result passes on.
+MAX_NOTES: Final = 20
+#: Bytes of canonical JSON that an invalid result's raw text may take; a control character takes six.
+MAX_RAW_TEXT_BYTES: Final = 1536 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +85,17 @@ def settle(assignment: Assignment, outcome: AttemptOutcome, facts: GitFacts) -> 
     draft = _draft(outcome)
     submission = outcome.submission or {}
     draft.risks.extend(submission.get("risks", ()))
-    draft.risks.extend(facts.drift)
+    draft.risks.extend(facts.drift[:MAX_NOTES])
+    files = _bounded(facts.files_changed)
+    if len(files) < len(facts.files_changed):
+        draft.risks.append(f"Only the first {len(files)} of {len(facts.files_changed)} changed paths are listed.")
     _judge(draft, assignment, [str(path) for path in submission.get("files_changed", ())], facts)
     payload: dict[str, Any] = {
         "delegation_id": assignment.delegation_id,
         "role": assignment.role,
         "status": draft.status,
         "summary": draft.summary,
-        "files_changed": list(facts.files_changed),
+        "files_changed": files,
         "tests": list(submission.get("tests", ())),
         "decisions": list(submission.get("decisions", ())),
         "risks": draft.risks,
@@ -103,17 +117,34 @@ def settle(assignment: Assignment, outcome: AttemptOutcome, facts: GitFacts) -> 
         payload["failure_class"] = draft.failure_class
     if outcome.submission is None and outcome.field_errors:
         payload["field_errors"] = [dict(error) for error in outcome.field_errors]
-        payload["raw_text"] = outcome.raw_text
-        payload["is_raw_text_cut"] = outcome.is_raw_text_cut
+        raw_text = _within(outcome.raw_text, MAX_RAW_TEXT_BYTES)
+        payload["raw_text"] = raw_text
+        payload["is_raw_text_cut"] = outcome.is_raw_text_cut or len(raw_text) < len(outcome.raw_text)
     return payload
 
 
 def outside_owned(paths: Iterable[str], owned: Sequence[str]) -> list[str]:
-    """Return the paths that lie under none of the owned ones; without owned paths everything is owned."""
+    """Return the paths, in the form that results list them, under none of the owned ones; all are owned without any."""
     if not owned:
         return []
-    roots = [PurePosixPath(path) for path in owned]
-    return [path for path in paths if not any(PurePosixPath(path).is_relative_to(root) for root in roots)]
+    roots = [normalise(path) for path in owned]
+    return [path for path in paths if not covers(roots, parse_path(path))]
+
+
+def _bounded(paths: Sequence[str]) -> list[str]:
+    listed: list[str] = []
+    characters = 0
+    for path in paths[:MAX_FILES_CHANGED]:
+        characters += len(path)
+        if characters > MAX_FILES_CHANGED_CHARACTERS:
+            break
+        listed.append(path)
+    return listed
+
+
+def _within(text: str, max_bytes: int) -> str:
+    """Return a text, or as much of its beginning as surely takes no more than so many bytes of canonical JSON."""
+    return text if len(canonical_bytes(text)) <= max_bytes else text[: max_bytes // 6]
 
 
 def _draft(outcome: AttemptOutcome) -> _Draft:
@@ -137,7 +168,7 @@ def _judge(draft: _Draft, assignment: Assignment, claimed: list[str], facts: Git
         _block(draft, "inspection_failed")
         return
     changed = set(facts.files_changed)
-    unproven = sorted(set(claimed) - changed)
+    unproven = sorted({path.removeprefix("./") for path in claimed} - changed)
     if unproven:
         draft.risks.append(f"Claimed as changed, but unchanged in git: {_listed(unproven)}")
     if claimed and not changed:

@@ -60,6 +60,18 @@ def workspace_at(connection: Connection, directory: Path | None) -> Workspace | 
     return None if location is None else find_by_worktree(connection, location.worktree_id)
 
 
+def places_at(connection: Connection, directory: Path | None) -> list[str | None]:
+    """Return whose sessions are at home in a folder: its workspace's, or outside any repository those of none.
+
+    A checkout that is not registered has no sessions yet, and lends no meaning to anybody else's.
+    """
+    location = checkout_at(directory)
+    if location is None:
+        return [None]
+    workspace = find_by_worktree(connection, location.worktree_id)
+    return [] if workspace is None else [workspace.id]
+
+
 def find_workspace_named(connection: Connection, reference: str, directory: Path | None) -> Workspace:
     """Return the workspace of an id, or the one that a path (relative to ``directory``) lies in.
 
@@ -83,7 +95,7 @@ def find_workspace_named(connection: Connection, reference: str, directory: Path
 def current_session(connection: Connection, standpoint: Standpoint) -> str | None:
     """Return what ``@`` means: the named session, else the open chat touched last in this workspace.
 
-    Outside any workspace only chats without one are considered, so that unrelated work never shares a meaning.
+    Outside any repository only chats without a workspace are considered (see :func:`places_at`).
 
     Raises
     ------
@@ -92,10 +104,9 @@ def current_session(connection: Connection, standpoint: Standpoint) -> str | Non
     """
     if standpoint.session is not None:
         return resolve_session(connection, standpoint.session, workspace_ids=())
-    workspace = workspace_at(connection, standpoint.directory)
     latest = list_sessions(
         connection,
-        workspace_ids=[None if workspace is None else workspace.id],
+        workspace_ids=places_at(connection, standpoint.directory),
         kinds=CURRENT_KINDS,
         statuses=[OPEN_STATUS],
         limit=1,

@@ -17,6 +17,7 @@ from bridge.control.delegation import (
     Request,
 )
 from bridge.foundation.canonical import canonical_text, parse_json
+from bridge.foundation.redaction import redact, redact_text
 from bridge.process.identity import ProcessIdentity
 from bridge.storage.tables import attempts, controllers, delegations, plans, repository_states, session_entries
 
@@ -51,7 +52,7 @@ def controller_identity(connection: Connection, controller_id: str) -> tuple[Pro
 
 
 def add_plan(connection: Connection, plan: PlanRun, text: str) -> None:
-    """Record the run of a plan together with the file's text as it was read."""
+    """Record the run of a plan together with the file's text as it was read, known secrets masked."""
     connection.execute(
         insert(plans).values(
             id=plan.id,
@@ -62,7 +63,7 @@ def add_plan(connection: Connection, plan: PlanRun, text: str) -> None:
             created_at=plan.created_at,
             updated_at=plan.updated_at,
             finished_at=plan.finished_at,
-            text=text,
+            text=redact_text(text)[0],
         )
     )
 
@@ -86,8 +87,14 @@ def list_plans(connection: Connection, *, limit: int) -> list[PlanRun]:
     return [_plan(row) for row in connection.execute(ordered)]
 
 
+def running_plans(connection: Connection) -> list[PlanRun]:
+    """Return the plans that nobody has recorded an end of."""
+    query = select(plans).where(plans.c.finished_at.is_(None)).order_by(plans.c.created_at, plans.c.id)
+    return [_plan(row) for row in connection.execute(query)]
+
+
 def add_delegation(connection: Connection, delegation: Delegation) -> None:
-    """Record a new delegation."""
+    """Record a new delegation. Known secrets in its request are masked; who runs it has the request itself."""
     connection.execute(insert(delegations).values(**_delegation_values(delegation)))
 
 
@@ -107,20 +114,30 @@ def update_delegation(connection: Connection, delegation_id: str, *, updated_at:
     )
 
 
-def claim_adoption(connection: Connection, delegation_id: str, *, updated_at: str, to: AdoptionStatus) -> bool:
-    """Move a pending adoption to ``to``; False if it was not pending any more, and then nothing changed."""
-    done = connection.execute(
-        update(delegations)
-        .where(delegations.c.id == delegation_id, delegations.c.adoption_status == str(AdoptionStatus.PENDING))
-        .values(adoption_status=str(to), updated_at=updated_at)
-    )
-    return done.rowcount == 1
-
-
 def delegation_by_id(connection: Connection, delegation_id: str) -> Delegation | None:
     """Return one delegation, or None."""
     row = connection.execute(select(delegations).where(delegations.c.id == delegation_id)).one_or_none()
     return None if row is None else _delegation(row)
+
+
+def is_cancel_requested(connection: Connection, delegation_id: str) -> bool:
+    """Tell whether somebody asked for a delegation's end; reads one column, since it is asked often."""
+    query = select(delegations.c.cancel_requested_at).where(delegations.c.id == delegation_id)
+    return connection.execute(query).scalar_one_or_none() is not None
+
+
+def claim_delegation(connection: Connection, delegation_id: str, *, lost: str, by: str, updated_at: str) -> bool:
+    """Take over an open delegation of a lost controller; False if another one was quicker, or it has ended."""
+    done = connection.execute(
+        update(delegations)
+        .where(
+            delegations.c.id == delegation_id,
+            delegations.c.controller_id == lost,
+            delegations.c.status.in_([str(status) for status in OPEN_STATUSES]),
+        )
+        .values(controller_id=by, updated_at=updated_at)
+    )
+    return done.rowcount == 1
 
 
 def require_delegation(connection: Connection, delegation_id: str) -> Delegation:
@@ -171,6 +188,13 @@ def list_delegations(
     return [_delegation(row) for row in reversed(rows)]
 
 
+def open_writers(connection: Connection, workspace_id: str) -> list[Delegation]:
+    """Return the delegations that were approved and have not ended, and whose workspace is this one."""
+    started = [str(status) for status in OPEN_STATUSES - {DelegationStatus.QUEUED}]
+    query = select(delegations).where(delegations.c.workspace_id == workspace_id, delegations.c.status.in_(started))
+    return [_delegation(row) for row in connection.execute(query)]
+
+
 def put_attempt(connection: Connection, attempt: Attempt) -> None:
     """Record a new attempt."""
     connection.execute(
@@ -189,6 +213,15 @@ def update_attempt(connection: Connection, delegation_id: str, number: int, **ch
     """Change columns of an attempt."""
     connection.execute(
         update(attempts).where(attempts.c.delegation_id == delegation_id, attempts.c.number == number).values(**changes)
+    )
+
+
+def end_attempts(connection: Connection, delegation_id: str, *, moment: str, failure_class: str | None) -> None:
+    """Close every attempt of a delegation that nobody has closed: what ran it was interrupted."""
+    connection.execute(
+        update(attempts)
+        .where(attempts.c.delegation_id == delegation_id, attempts.c.finished_at.is_(None))
+        .values(status="ended", finished_at=moment, failure_class=failure_class)
     )
 
 
@@ -214,7 +247,7 @@ def _plan(row: Row[Any]) -> PlanRun:
 def _delegation_values(delegation: Delegation) -> dict[str, Any]:
     values = {column.name: getattr(delegation, column.name) for column in delegations.columns}
     values["status"] = str(delegation.status)
-    values["request"] = canonical_text(delegation.request.to_json())
+    values["request"] = redact(delegation.request.to_json()).canonical.decode()
     values["decision"] = None if delegation.decision is None else canonical_text(delegation.decision)
     values["adoption_status"] = None if delegation.adoption_status is None else str(delegation.adoption_status)
     return values

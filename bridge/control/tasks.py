@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from bridge.control import store as rows
+from bridge.control.changing import change_delegation, close_unstarted
 from bridge.control.controller import Controller
-from bridge.control.delegation import Attempt, Delegation
+from bridge.control.delegation import Attempt, Delegation, DelegationStatus, plan_cursor
 from bridge.control.errors import TaskAlreadyEnded, TaskAmbiguous, TaskNotFound
+from bridge.control.lost import is_lost
+from bridge.control.recording import RecordingTransaction
+from bridge.control.recovery import recover
 from bridge.control.standpoint import Standpoint, find_session
 from bridge.control.working import attempt_folder
 from bridge.conversations.paths import active_path
-from bridge.conversations.store import get_entry
+from bridge.conversations.store import cursor_leaf, get_entry
 from bridge.foundation.ids import split_entry_id
 from bridge.git.worktrees import require_registered
 from bridge.storage.transaction import Connection
@@ -89,7 +93,8 @@ def list_tasks(
     """Return tasks, oldest first, the newest ``limit`` of them.
 
     With a session these are the tasks whose request lies on its active branch: what a conversation has left
-    behind is not open there any more, and comes back when it goes back.
+    behind is not open there any more, and comes back when it goes back. A task whose turn has not come stands where
+    its plan does.
     """
     with controller.store.read() as connection:
         if session_id is None:
@@ -97,7 +102,14 @@ def list_tasks(
         path = {entry.id for entry in active_path(connection, session_id)}
         sessions = {entry_id.rpartition("-")[0] for entry_id in path} | {session_id}
         tasks = rows.list_delegations(connection, plan_id=plan_id, session_ids=sessions, open_only=open_only)
-        return [task for task in tasks if task.request_entry_id in path][-limit:]
+        return [task for task in tasks if _place_of(connection, task) in path][-limit:]
+
+
+def _place_of(connection: Connection, task: Delegation) -> str | None:
+    """Return the entry that says where in its session a task stands."""
+    if task.request_entry_id is not None or task.plan_id is None:
+        return task.request_entry_id
+    return cursor_leaf(connection, task.parent_session_id, plan_cursor(task.plan_id))
 
 
 def task_details(controller: Controller, delegation: Delegation) -> TaskDetails:
@@ -144,24 +156,36 @@ def log_paths(controller: Controller, delegation: Delegation) -> list[Path]:
 def request_cancel(controller: Controller, delegation: Delegation) -> Delegation:
     """Ask the controller that runs a task to end it; that happens within a moment, and is not waited for.
 
+    A task whose turn has not come is ended here and now, and one whose controller is gone is closed as after a crash.
+
     Raises
     ------
     TaskAlreadyEnded
         If it has ended.
     """
-    moment = controller.now()
 
-    def ask(connection: Connection) -> Delegation:
-        current = rows.require_delegation(connection, delegation.id)
+    with controller.store.read() as connection:
+        owner = delegation.controller_id
+        is_ownerless = not delegation.status.is_final and owner is not None and is_lost(connection, owner)
+    if is_ownerless:
+        recover(controller)
+        with controller.store.read() as connection:
+            return rows.require_delegation(connection, delegation.id)
+
+    def ask(recording: RecordingTransaction) -> Delegation:
+        current = rows.require_delegation(recording.tx.connection, delegation.id)
         if current.status.is_final:
             raise TaskAlreadyEnded(
                 f"{current.name or current.id} has ended ({current.status}). Nothing was changed.",
                 details={"delegation_id": current.id, "status": str(current.status)},
             )
-        rows.update_delegation(connection, current.id, updated_at=moment, cancel_requested_at=moment)
-        return rows.require_delegation(connection, current.id)
+        if current.cancel_requested_at is None:
+            current = change_delegation(recording, current, "cancel_requested", cancel_requested_at=recording.moment)
+        if current.status is DelegationStatus.QUEUED:
+            return close_unstarted(recording, current, reason="cancelled", status=DelegationStatus.CANCELLED)
+        return current
 
-    return controller.store.write(lambda tx: ask(tx.connection))
+    return controller.recorder.transact(ask)
 
 
 def _result_payload(connection: Connection, delegation: Delegation) -> dict[str, Any] | None:

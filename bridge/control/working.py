@@ -6,28 +6,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 import anyio
+import structlog
 from anyio import to_thread
 
-from bridge.adapters.base import Evidence, FailureClass, Outcome, TaskRequest
+from bridge.adapters.base import Evidence, FailureClass, Outcome, SubmissionSource, TaskRequest
 from bridge.adapters.events import AdapterEvent
 from bridge.adapters.registry import harness
 from bridge.control import store as rows
+from bridge.control.changing import change_delegation
 from bridge.control.controller import Controller
 from bridge.control.delegation import Attempt, Delegation, DelegationStatus
+from bridge.control.recording import RecordingTransaction
 from bridge.control.settlement import AttemptOutcome
+from bridge.control.taskgroups import sole_error_group
 from bridge.conversations.models import EntryDraft
 from bridge.process.identity import ProcessIdentity
 from bridge.semantics.kinds import ELIGIBLE, HIDDEN, Visibility
 from bridge.semantics.results import ResultCheck, validate_result
+from bridge.storage.errors import DatabaseBusy
 from bridge.workspaces.store import save_state
 
 #: How often a running delegation looks whether somebody asked for its end.
 CANCEL_POLL_SECONDS = 0.2
 
-T = TypeVar("T")
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,24 @@ async def work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
     permitted = assigned.delegation.request.attempts_permitted
     problems: Sequence[Mapping[str, str]] = ()
     for number in range(1, permitted + 1):
+        if await to_thread.run_sync(partial(_is_cancel_requested, controller, assigned.delegation.id)):
+            return _cancelled_before(number, permitted)
         outcome = await _attempt(controller, assigned, number, problems)
         if outcome.submission is not None or outcome.failure_class is not None:
             return outcome
         problems = outcome.field_errors
     return outcome
+
+
+def _cancelled_before(number: int, permitted: int) -> AttemptOutcome:
+    return AttemptOutcome(
+        attempt=number,
+        attempts_permitted=permitted,
+        source="controller",
+        submission=None,
+        failure_class=str(FailureClass.CANCELLED),
+        failure_detail="The task was cancelled before its worker was started.",
+    )
 
 
 async def _attempt(
@@ -63,27 +80,53 @@ async def _attempt(
     delegation = assigned.delegation
     began = controller.clock.monotonic()
     started = Attempt(delegation.id, number, "running", controller.now())
-    await _write(controller, lambda connection: rows.put_attempt(connection, started))
+    await _transact(controller, partial(_begin_attempt, delegation=delegation, attempt=started))
     cancel = anyio.Event()
     task = _task_request(controller, assigned, number, problems)
-    async with anyio.create_task_group() as group:
+    async with sole_error_group() as group:
         group.start_soon(_watch_for_cancel, controller, delegation.id, cancel)
         outcome = await harness(delegation.request.harness).run(
             task, _Sink(controller, assigned, number), cancel=cancel
         )
         group.cancel_scope.cancel()
+    duration = max(0.0, controller.clock.monotonic() - began)
+    # The worker is done: from here on its outcome stands, whatever happens to whoever waits for it.
+    with anyio.CancelScope(shield=True):
+        judged = await to_thread.run_sync(partial(_judge, controller, delegation, number, outcome))
+    return replace(judged, duration_seconds=duration)
+
+
+def _begin_attempt(recording: RecordingTransaction, *, delegation: Delegation, attempt: Attempt) -> None:
+    rows.put_attempt(recording.tx.connection, attempt)
+    recording.event(
+        delegation.parent_session_id,
+        "delegation.attempt_started",
+        {"delegation_id": delegation.id, "attempt": attempt.number},
+    )
+
+
+def _judge(controller: Controller, delegation: Delegation, number: int, outcome: Outcome) -> AttemptOutcome:
+    """Check what was handed in, close the attempt's row, and return what the attempt came to."""
     schema = delegation.request.output_schema
     check = validate_result(outcome.submission, None if schema is None else dict(schema))
     judged = _judged(outcome, check, number, delegation.request.attempts_permitted)
-    changes = {
-        "status": "ended",
-        "finished_at": controller.now(),
-        "exit_status": outcome.exit_status if outcome.signal is None else -outcome.signal,
-        "failure_class": judged.failure_class or (None if check.valid else "invalid_result"),
-    }
-    await _write(controller, lambda connection: rows.update_attempt(connection, delegation.id, number, **changes))
-    duration = max(0.0, controller.clock.monotonic() - began)
-    return replace(judged, duration_seconds=duration)
+    failure = judged.failure_class or (None if check.valid else "invalid_result")
+
+    def close(recording: RecordingTransaction) -> None:
+        rows.update_attempt(
+            recording.tx.connection,
+            delegation.id,
+            number,
+            status="ended",
+            finished_at=recording.moment,
+            exit_status=judged.exit_status,
+            failure_class=failure,
+        )
+        body = {"delegation_id": delegation.id, "attempt": number, "failure_class": failure}
+        recording.event(delegation.parent_session_id, "delegation.attempt_ended", body)
+
+    controller.recorder.transact(close)
+    return judged
 
 
 def _task_request(
@@ -126,7 +169,8 @@ def _judged(outcome: Outcome, check: ResultCheck, number: int, permitted: int) -
     # A command that failed by its exit status may still have handed in a valid report of that failure; one that
     # claims success all the same is not believed.
     failure = outcome.failure
-    if failure is FailureClass.EXIT_NONZERO and check.valid and (check.value or {}).get("status") != "completed":
+    has_report = outcome.source is SubmissionSource.RESULT_FILE and check.valid
+    if failure is FailureClass.EXIT_NONZERO and has_report and (check.value or {}).get("status") != "completed":
         failure = None
     return AttemptOutcome(
         attempt=number,
@@ -144,20 +188,25 @@ def _judged(outcome: Outcome, check: ResultCheck, number: int, permitted: int) -
 
 async def _watch_for_cancel(controller: Controller, delegation_id: str, cancel: anyio.Event) -> None:
     while not cancel.is_set():
-        delegation = await to_thread.run_sync(partial(_read, controller, delegation_id))
-        if delegation.cancel_requested_at is not None:
+        try:
+            is_requested = await to_thread.run_sync(partial(_is_cancel_requested, controller, delegation_id))
+        except DatabaseBusy as error:
+            # A worker is not ended for a look that did not succeed; the next one will.
+            _log.warning("the store is busy", action="cancel_poll", delegation_id=delegation_id, code=error.code)
+            is_requested = False
+        if is_requested:
             cancel.set()
             return
         await anyio.sleep(CANCEL_POLL_SECONDS)
 
 
-def _read(controller: Controller, delegation_id: str) -> Delegation:
+def _is_cancel_requested(controller: Controller, delegation_id: str) -> bool:
     with controller.store.read() as connection:
-        return rows.require_delegation(connection, delegation_id)
+        return rows.is_cancel_requested(connection, delegation_id)
 
 
-async def _write(controller: Controller, change: Callable[[Any], T]) -> T:
-    return await to_thread.run_sync(lambda: controller.store.write(lambda tx: change(tx.connection)))
+async def _transact(controller: Controller, change: Callable[[RecordingTransaction], None]) -> None:
+    await to_thread.run_sync(partial(controller.recorder.transact, change))
 
 
 class _Sink:
@@ -169,17 +218,19 @@ class _Sink:
         self._number = number
 
     async def started(self, identity: ProcessIdentity) -> None:
-        delegation_id, number = self._assigned.delegation.id, self._number
+        await _transact(self._controller, partial(self._note, identity))
 
-        def note(connection: Any) -> None:
-            rows.update_attempt(
-                connection, delegation_id, number, pid=identity.pid, process_start_time=identity.start_time
-            )
-            rows.update_delegation(
-                connection, delegation_id, updated_at=self._controller.now(), status=DelegationStatus.RUNNING
-            )
-
-        await _write(self._controller, note)
+    def _note(self, identity: ProcessIdentity, recording: RecordingTransaction) -> None:
+        delegation, number = self._assigned.delegation, self._number
+        rows.update_attempt(
+            recording.tx.connection,
+            delegation.id,
+            number,
+            pid=identity.pid,
+            process_start_time=identity.start_time,
+        )
+        facts = {"attempt": number, "pid": identity.pid}
+        change_delegation(recording, delegation, "running", facts=facts, status=DelegationStatus.RUNNING)
 
     async def event(self, event: AdapterEvent) -> None:
         await to_thread.run_sync(partial(self._record, event))

@@ -1,1 +1,1 @@
-"""The only package that runs git or imports pygit2. Synchronous, blocking code without knowledge of the database."""
+"""The only package that runs git. Synchronous, blocking code without knowledge of the database."""

@@ -17,8 +17,8 @@ CHUNK_BYTES = 1_048_576
 #: How often a file that changes while it is read is read anew before it is given up.
 READ_ATTEMPTS = 3
 
-# What open and readlink say when a file was swapped for something else after the lstat.
-_SWAPPED = frozenset({errno.ELOOP, errno.EINVAL, errno.ENXIO})
+# What open says when nothing is there (ENXIO: a socket, which git does not list).
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENXIO})
 # A FIFO put in a file's place must not block the open; a symlink put there must not be followed.
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -75,34 +75,45 @@ def digest_content(root: bytes, path: bytes, deadline: float) -> Content:
     absolute = root + b"/" + path
     for _ in range(READ_ATTEMPTS):
         try:
-            found = _read_file(absolute, path, deadline)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise ContentVanished(path) from error
+            descriptor = os.open(absolute, _OPEN_FLAGS)
         except OSError as error:
-            if error.errno in _SWAPPED:
-                continue
-            raise ContentUnreadable(path, error.strerror or "cannot be read") from error
+            found = _after_failed_open(absolute, path, error)
+        else:
+            try:
+                found = _read_file(descriptor, path, deadline)
+            except OSError as error:
+                raise ContentUnreadable(path, error.strerror or "cannot be read") from error
+            finally:
+                os.close(descriptor)
         if found is not None:
             return found
     raise ContentUnreadable(path, "it changes while it is read")
 
 
-def _read_file(absolute: bytes, path: bytes, deadline: float) -> Content | None:
-    """Return the content, or None if it changed under the reading."""
-    before = os.lstat(absolute)
-    if stat.S_ISLNK(before.st_mode):
-        return Content(ContentKind.LINK, sha256(os.readlink(absolute)).hexdigest().encode(), before.st_mode)
+def _after_failed_open(absolute: bytes, path: bytes, error: OSError) -> Content | None:
+    """Return the content of a symlink, which is why the open failed; None if it is one no longer."""
+    if error.errno in _GONE:
+        raise ContentVanished(path) from error
+    if error.errno != errno.ELOOP:
+        raise ContentUnreadable(path, error.strerror or "cannot be read") from error
+    try:
+        text = os.readlink(absolute)
+    except OSError as second:
+        if second.errno in _GONE or second.errno == errno.EINVAL:
+            return None
+        raise ContentUnreadable(path, second.strerror or "cannot be read") from second
+    return Content(ContentKind.LINK, sha256(text).hexdigest().encode(), stat.S_IFLNK | 0o777)
+
+
+def _read_file(descriptor: int, path: bytes, deadline: float) -> Content | None:
+    """Return the content of an open file, or None if it changed under the reading."""
+    before = os.fstat(descriptor)
     if not stat.S_ISREG(before.st_mode):
         raise ContentVanished(path)
-    descriptor = open_unfollowed(absolute)
-    try:
-        if _identity(os.fstat(descriptor)) != _identity(before):
-            return None
-        digest, size = _digest_descriptor(descriptor, before.st_size, deadline)
-        after = os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
-    if size != before.st_size or _identity(after) != _identity(before):
+    digest, size = _digest_descriptor(descriptor, before.st_size, deadline)
+    after = os.fstat(descriptor)
+    # A change of mode, owner or content moves the change time; the size is compared for writers within one tick.
+    if size != before.st_size or after.st_size != size or after.st_ctime_ns != before.st_ctime_ns:
         return None
     return Content(ContentKind.FILE, digest.encode(), after.st_mode)
 
@@ -137,17 +148,6 @@ def descriptor_chunks(descriptor: int) -> Iterator[bytes]:
 def open_unfollowed(absolute: bytes) -> int:
     """Open a file for reading, and never something else in its place: no symlink, no FIFO that would block."""
     return os.open(absolute, _OPEN_FLAGS)
-
-
-def _identity(status: os.stat_result) -> tuple[int, ...]:
-    return (
-        status.st_dev,
-        status.st_ino,
-        status.st_mode,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-    )
 
 
 def _digest_descriptor(descriptor: int, size: int, deadline: float) -> tuple[str, int]:

@@ -26,6 +26,14 @@ ABSENT_MODE = b"000000"
 _LENGTH_BYTES = 4
 
 
+#: The encoded lengths of nearly all fields, made once: a manifest may have a hundred thousand of them.
+_PREFIXES = tuple(length.to_bytes(_LENGTH_BYTES) for length in range(256))
+
+
+def _prefix(length: int) -> bytes:
+    return _PREFIXES[length] if length < len(_PREFIXES) else length.to_bytes(_LENGTH_BYTES)
+
+
 class ContentKind(StrEnum):
     """What the content digest of a row covers."""
 
@@ -119,7 +127,7 @@ class ManifestRow:
             self.content_kind.encode(),
             self.content_digest,
         )
-        return b"".join([len(value).to_bytes(_LENGTH_BYTES) + value for value in fields])
+        return b"".join([_prefix(len(value)) + value for value in fields])
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,9 +253,8 @@ def _look(folder: Path, run: _Run, *, depth: int) -> _Seen:
             location, settings, operation, output = _ask(folder, run)
             is_stable, previous = output == previous, output
             status = porcelain.parse_status(output)
-            rows = [
-                _row(location, row, run, settings=settings, depth=depth, is_stable=is_stable) for row in status.rows
-            ]
+            root = os.fsencode(location.root)
+            rows = [_row(root, row, run, settings=settings, depth=depth, is_stable=is_stable) for row in status.rows]
             return _Seen(location, status, Manifest.of(rows), settings, operation)
         except (GitFailed, GitTimedOut, GitMissing) as error:
             raise _from_git(error, run) from error
@@ -335,7 +334,7 @@ def _check_warnings(stderr: bytes) -> None:
 
 
 def _row(
-    location: RepositoryLocation,
+    root: bytes,
     row: porcelain.StatusRow,
     run: _Run,
     *,
@@ -343,7 +342,7 @@ def _row(
     depth: int,
     is_stable: bool,
 ) -> ManifestRow:
-    kind, digest, mode = _content(location, row, run, settings=settings, depth=depth, is_stable=is_stable)
+    kind, digest, mode = _content(root, row, run, settings=settings, depth=depth, is_stable=is_stable)
     return ManifestRow(
         row.path,
         row.index_status,
@@ -358,7 +357,7 @@ def _row(
 
 
 def _content(
-    location: RepositoryLocation,
+    root: bytes,
     row: porcelain.StatusRow,
     run: _Run,
     *,
@@ -370,10 +369,10 @@ def _content(
     if row.worktree_mode == ABSENT_MODE:
         return ContentKind.ABSENT, b"", ABSENT_MODE
     if row.worktree_mode == _REPOSITORY_MODE or row.is_nested:
-        kind, digest = _nested(location.root, row, run, depth=depth + 1)
+        kind, digest = _nested(root, row, run, depth=depth + 1)
         return kind, digest, _REPOSITORY_MODE
     try:
-        found = contents.digest_content(os.fsencode(location.root), row.path, run.deadline)
+        found = contents.digest_content(root, row.path, run.deadline)
     except contents.ContentVanished:
         if is_stable and row.worktree_status == b".":
             # git said twice that the disk agrees with the index where there is no file: skip-worktree or
@@ -387,9 +386,9 @@ def _content(
     return found.kind, found.digest, _FILE_MODES[bool(settings.has_file_mode and found.mode & 0o100)]
 
 
-def _nested(root: Path, row: porcelain.StatusRow, run: _Run, *, depth: int) -> tuple[ContentKind, bytes]:
+def _nested(root: bytes, row: porcelain.StatusRow, run: _Run, *, depth: int) -> tuple[ContentKind, bytes]:
     """Return the digest of a submodule or nested repository: its HEAD and its own dirty hash."""
-    folder = root / os.fsdecode(row.path)
+    folder = Path(os.fsdecode(root + b"/" + row.path))
     if depth > MAX_NESTED_DEPTH:
         raise _Unknown(
             UnknownReason.UNSUPPORTED_FEATURE,

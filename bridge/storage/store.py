@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from bridge.storage.engine import create_file, parse_url, reader_engine, sqlite_
 from bridge.storage.errors import DatabaseBusy, DatabaseMissing, StoreClosed
 from bridge.storage.schema_version import SCHEMA_VERSION, look, require_supported
 from bridge.storage.tables import metadata, schema_version
+from bridge.storage.tables.recall import derived_statements
 from bridge.storage.transaction import Transaction, typed_error
 from bridge.storage.writer import Writer
 
@@ -30,8 +32,6 @@ _RETRY_SECONDS = 0.02
 
 T = TypeVar("T")
 
-#: Connections that a forked child inherited: neither used nor closed there, as SQLite demands.
-_inherited: list[object] = []
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
@@ -40,13 +40,18 @@ class Store:
 
     Reads have connections of their own and are never held up by the writer. Writes are functions that run on
     the writer thread inside a transaction; their futures resolve once the transaction is durable.
-    Use :meth:`open`; close it, or use it as a context manager.
+    Use :meth:`open`; close it, or use it as a context manager. After a fork both processes may go on with it, but for
+    a fork amid a snapshot or a write: then the child's is closed.
     """
 
     def __init__(self, url: URL, *, busy_timeout_seconds: float) -> None:
         self._url = url
         self._busy_timeout_seconds = busy_timeout_seconds
         self._is_closed = False
+        # Guards the count of open snapshots, and keeps new ones from opening while the process forks.
+        self._gate = threading.Lock()
+        self._open_reads = 0
+        self._is_clean_fork = True
         self._connect()
         _stores.add(self)
 
@@ -100,8 +105,10 @@ class Store:
         DatabaseBusy, DatabaseFailed
             If the database fails while the snapshot is open.
         """
-        if self._is_closed:
-            raise StoreClosed("The store was closed.")
+        with self._gate:
+            if self._is_closed:
+                raise StoreClosed("The store was closed.")
+            self._open_reads += 1
         try:
             # Begun here: prepared statements go past SQLAlchemy, which would begin by itself otherwise.
             with self._reader.begin() as connection:
@@ -111,6 +118,9 @@ class Store:
             if told is error:
                 raise
             raise told from error
+        finally:
+            with self._gate:
+                self._open_reads -= 1
 
     def submit(self, fn: Callable[[Transaction], T]) -> Future[T]:
         """Queue a function for the writer thread and return its future.
@@ -162,21 +172,56 @@ class Store:
         self._writer_engine = writer_engine(self._url, busy_timeout_seconds=timeout)
         self._writer = Writer(self._writer_engine, busy_timeout_seconds=timeout)
 
-    def _reset_after_fork(self) -> None:
-        """Start anew in a forked child: its parent's connections, queue and thread are not the child's."""
-        _inherited.extend((self._reader, self._writer_engine, self._writer))
-        is_closed = self._is_closed
-        self._connect()
-        if is_closed:
-            self.close()
+    def _before_fork(self) -> None:
+        self._is_clean_fork = self._writer.pause()
+        self._gate.acquire()
+        self._is_clean_fork = self._is_clean_fork and self._open_reads == 0
+        self._reader.dispose()
+
+    def _after_fork_in_parent(self) -> None:
+        self._gate.release()
+        if not self._writer.is_inside_job:
+            self._writer.go_on()
+
+    def _after_fork_in_child(self) -> None:
+        """Start anew: locks, queue and thread of the parent are not the child's."""
+        self._gate = threading.Lock()
+        self._open_reads = 0
+        if self._is_clean_fork:
+            self._connect()
+        else:
+            self._is_closed = True
+        if self._is_closed:
+            self._writer = Writer(self._writer_engine, busy_timeout_seconds=self._busy_timeout_seconds)
+            self._writer.close()
 
 
-def _reset_stores() -> None:
-    for store in list(_stores):
-        store._reset_after_fork()  # noqa: SLF001 - same module; a hook has no other way in
+# SQLite keeps the locks of a process in memory that a fork copies, while the kernel's locks stay behind: a child
+# would believe to hold what it does not, and its acknowledged writes can vanish. So every connection is closed before
+# a fork, and opened again on both sides. Where one is in use at that moment, the child's store is closed instead.
+# (subprocess does not come here: it forks and executes in C.)
+_forking: list[Store] = []
 
 
-os.register_at_fork(after_in_child=_reset_stores)
+def _before_fork() -> None:
+    _forking[:] = list(_stores)
+    for store in _forking:
+        store._before_fork()  # noqa: SLF001 - same module; a hook has no other way in
+
+
+def _after_fork_in_parent() -> None:
+    for store in _forking:
+        store._after_fork_in_parent()  # noqa: SLF001 - as above
+    _forking.clear()
+
+
+def _after_fork_in_child() -> None:
+    for store in _forking:
+        store._after_fork_in_child()  # noqa: SLF001 - as above
+    _forking.clear()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 def _create(url: URL, busy_timeout_seconds: float) -> None:
@@ -193,7 +238,7 @@ def _create(url: URL, busy_timeout_seconds: float) -> None:
                 else:
                     raced = False
                     metadata.create_all(connection, checkfirst=False)
-                    for statement in trigger_statements():
+                    for statement in (*derived_statements(), *trigger_statements()):
                         connection.exec_driver_sql(statement)
                     connection.execute(schema_version.insert().values(version_num=str(SCHEMA_VERSION)))
         finally:

@@ -49,7 +49,7 @@ class Transaction:
         return self.connection.execute(statement, parameters)
 
 
-def typed_error(error: Exception) -> Exception:
+def typed_error(error: BaseException) -> BaseException:
     """Return what a caller is told: database errors by name, everything else as it is."""
     if isinstance(error, BridgeError):
         return error

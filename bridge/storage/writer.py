@@ -131,6 +131,21 @@ class Writer:
         with self._turn:
             self._disconnect()
 
+    def pause(self) -> bool:
+        """Wait for a running transaction, close the connection, and hold back further ones until :meth:`go_on`.
+
+        Returns false, and does nothing, inside a job: it would wait for itself.
+        """
+        if self.is_inside_job:
+            return False
+        self._turn.acquire()
+        self._disconnect()
+        return True
+
+    def go_on(self) -> None:
+        """End a pause."""
+        self._turn.release()
+
     @property
     def is_inside_job(self) -> bool:
         """Whether the caller runs inside a job."""
@@ -181,7 +196,7 @@ class Writer:
                 if connection.invalidated or connection.in_transaction():
                     self._disconnect()
         except BaseException:
-            # Ctrl-C in the middle of a job on the main thread: closing the connection undoes the transaction.
+            # Ctrl-C between two jobs on the main thread: closing the connection undoes the transaction.
             self._disconnect()
             raise
         finally:
@@ -207,7 +222,7 @@ class Writer:
             connection.close()
 
 
-def _fail(jobs: list[Job[Any]], error: Exception) -> None:
+def _fail(jobs: list[Job[Any]], error: BaseException) -> None:
     for job in jobs:
         told = typed_error(error)
         if told is not error:
@@ -230,7 +245,7 @@ def run_batch(connection: Connection, batch: list[Job[Any]]) -> list[Job[Any]]:
         _fail(batch, error)
         return []
     done: list[tuple[Job[Any], Any]] = []
-    failed: list[tuple[Job[Any], Exception]] = []
+    failed: list[tuple[Job[Any], BaseException]] = []
     rest: list[Job[Any]] = []
     # The transaction of a lone job is its savepoint.
     has_savepoints = len(batch) > 1
@@ -243,7 +258,7 @@ def run_batch(connection: Connection, batch: list[Job[Any]]) -> list[Job[Any]]:
             result = job.fn(transaction)
             if has_savepoints:
                 driver.execute("RELEASE job")
-        except Exception as error:  # noqa: BLE001 - handed to the caller through its future
+        except BaseException as error:  # noqa: BLE001 - handed to the caller through its future
             failed.append((job, error))
             transaction.memo.clear()
             if not _undo_job(connection, has_savepoints=has_savepoints):
@@ -273,7 +288,9 @@ def _undo_job(connection: Connection, *, has_savepoints: bool) -> bool:
     return True
 
 
-def _finish(connection: Connection, done: list[tuple[Job[Any], Any]], failed: list[tuple[Job[Any], Exception]]) -> None:
+def _finish(
+    connection: Connection, done: list[tuple[Job[Any], Any]], failed: list[tuple[Job[Any], BaseException]]
+) -> None:
     try:
         if done:
             connection.commit()

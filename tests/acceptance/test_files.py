@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
-from pathlib import Path
 
 import pytest
 
@@ -43,15 +41,12 @@ def into(tmp_path):
 def tree(folder):
     """Every file, symlink and its mode below a folder, but for ``.git``."""
     found = {}
-    for root, folders, files in os.walk(os.fsencode(folder)):
-        folders[:] = [name for name in folders if name != b".git"]
-        for name in [*files, *(name for name in folders if os.path.islink(os.path.join(root, name)))]:
-            path = os.path.join(root, name)
-            if name == b".git":
-                continue
-            mode = os.lstat(path).st_mode
-            content = os.readlink(path) if stat.S_ISLNK(mode) else Path(os.fsdecode(path)).read_bytes()
-            found[os.path.relpath(path, os.fsencode(folder))] = (stat.S_IMODE(mode) & 0o111, content)
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if name.parts[0] == ".git" or (path.is_dir() and not path.is_symlink()):
+            continue
+        content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+        found[bytes(name)] = (path.lstat().st_mode & 0o111, content)
     return found
 
 
@@ -77,20 +72,20 @@ def make_a_mess(repository):
     repository.git("add", "-A")
     repository.git("commit", "-qm", "more")
     repository.write("a.txt", "modified\n")
-    os.unlink(repository.path / "d/gone")
+    (repository.path / "d/gone").unlink()
     repository.write("staged", "staged\n")
     repository.git("add", "staged")
     repository.write("half", "first\n")
     repository.git("add", "half")
     repository.write("half", "first\nsecond\n")
     repository.git("rm", "-q", "--cached", "ren")
-    os.chmod(repository.path / "mode", 0o755)
-    os.unlink(repository.path / "swap/inner")
-    os.rmdir(repository.path / "swap")
+    (repository.path / "mode").chmod(0o755)
+    (repository.path / "swap/inner").unlink()
+    (repository.path / "swap").rmdir()
     repository.write("swap", "a file now\n")
-    os.unlink(repository.path / "file-to-dir")
+    (repository.path / "file-to-dir").unlink()
     repository.write("file-to-dir/inner", "a folder now\n")
-    os.symlink("nowhere/at all", repository.path / "link")
+    (repository.path / "link").symlink_to("nowhere/at all")
     repository.write("new\nline \xff".encode("latin-1").decode("utf-8", "surrogateescape"), b"odd\0bytes\r\n")
     repository.git("mv", "b.txt", "moved.txt")
 
@@ -136,8 +131,8 @@ def test_without_snapshots_what_is_nowhere_is_listed_and_not_guessed(desk, bridg
     entry = desk.append()
     repository.git("add", "committed")
     repository.git("commit", "-qm", "c", "committed")
-    os.unlink(repository.path / "staged")
-    os.unlink(repository.path / "committed")
+    (repository.path / "staged").unlink()
+    (repository.path / "committed").unlink()
     repository.write("a.txt", "another\n")
     made = desk.files(entry, into, status=1)
     assert made["missing"] == [{"path": "a.txt", "reason": "not_kept", "detail": ""}]
@@ -207,8 +202,8 @@ def test_what_was_over_the_limit_is_named(desk, bridge_home, repository, into):
     assert appended.status == 0
     assert "warning: 1 of 2 contents behind this stamp were not kept" in appended.stderr
     entry = desk.append()
-    os.unlink(repository.path / "large")
-    os.unlink(repository.path / "small")
+    (repository.path / "large").unlink()
+    (repository.path / "small").unlink()
     made = desk.files(entry, into, status=1)
     assert made["missing"] == [{"path": "large", "reason": "over_limit", "detail": ""}]
     assert made["kept"]["limit_bytes"] == 5
@@ -309,10 +304,10 @@ def test_a_symlink_in_the_place_of_a_folder_is_never_followed(desk, repository, 
     outside.mkdir()
     repository.write("folder/file", "file\n")
     entry = desk.append()
-    os.unlink(repository.path / "folder/file")
-    os.rmdir(repository.path / "folder")
+    (repository.path / "folder/file").unlink()
+    (repository.path / "folder").rmdir()
     repository.git("config", "core.symlinks", "true")
-    os.symlink(outside, repository.path / "folder")
+    (repository.path / "folder").symlink_to(outside)
     repository.git("add", "folder")
     repository.git("commit", "-qm", "link")
     second = desk.append()

@@ -92,6 +92,8 @@ def read_payload(cli: Cli, name: str) -> bytes:
     """
     try:
         if name == STANDARD_INPUT:
+            if sys.stdin is None:
+                raise UsageInvalid("--payload -: standard input is closed. Nothing was written.")
             content = sys.stdin.buffer.read(MAX_PAYLOAD_FILE_BYTES + 1)
         else:
             with (cli.directory / Path(name)).open("rb") as file:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -200,8 +203,13 @@ def _next_steps(stage: _Stage, outcome: PlanOutcome) -> list[str]:
     from bridge.foundation.ids import short_session
 
     session = short_session(outcome.plan.session_id)
+    program = Path(sys.argv[0]).absolute()
+    found = shutil.which("bridge")
+    # Run from an environment that is not on the search path, or behind iproute2's program of the same name.
+    is_other = found is None or Path(found).resolve() != program.resolve()
     return [
         "Try next:",
+        *([f"  alias bridge={shlex.quote(str(program))}"] if is_other else []),
         f"  cd {stage.checkout}",
         f"  export BRIDGE_HOME={stage.controller.settings.home}",
         f"  bridge log {session}",

@@ -25,5 +25,5 @@ def diff(
 
     with open_existing(cli) as controller:
         found = difference_to(controller, standpoint_of(cli), entry)
-    cli.output.emit(found.to_json(), detailed(found))
+    cli.output.emit(found.to_json(), detailed(found, is_leaf=False))
     return 0

@@ -41,7 +41,7 @@ def run(
     from bridge.cli.composition import open_controller
     from bridge.cli.running import progress_display, result_lines
     from bridge.cli.standing import standpoint_of
-    from bridge.control.requesting import DirtyMode
+    from bridge.control.bases import DirtyMode
     from bridge.control.running import RunRequest, run_plan_file
 
     if dirty is not None and dirty not in _DIRTY:

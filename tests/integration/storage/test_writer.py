@@ -233,5 +233,7 @@ def test_an_interrupt_in_a_job_undoes_it_and_the_store_goes_on(store):
 
     with pytest.raises(KeyboardInterrupt):
         store.write(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.submit(interrupted).result(20)
     assert store.write(lambda tx: insert_plan(tx, "next")) == "next"
     assert plan_ids(store) == ["next"]
