@@ -215,7 +215,7 @@ def materialise(
         store=behind.store,
         kept=behind.objects,
         location=location,
-        head=_head_now(location, timeout_seconds),
+        head=head_now(location, timeout_seconds),
         timeout_seconds=timeout_seconds,
     )
     plan = _Plan(behind, gathered)
@@ -269,7 +269,8 @@ def _by_path(rows: Iterable[ManifestRow]) -> dict[bytes, list[ManifestRow]]:
     return found
 
 
-def _head_now(location: RepositoryLocation, timeout_seconds: float) -> str | None:
+def head_now(location: RepositoryLocation, timeout_seconds: float) -> str | None:
+    """Return the commit that a checkout is at; None before the first one."""
     from_head = existing_commits(location, ["HEAD"], timeout_seconds=timeout_seconds)
     return next(iter(from_head), None)
 
