@@ -12,6 +12,8 @@ from typing import Self
 
 import bridge
 from bridge.control.delegations import store as rows
+from bridge.control.keeping import Keeper
+from bridge.control.notices import Tell, log_notice
 from bridge.control.observing import Observer
 from bridge.control.recording import Recorder
 from bridge.foundation.clock import Clock, format_timestamp
@@ -31,6 +33,8 @@ class Controller:
         What child processes may inherit, before it is stripped.
     create
         Whether a missing store is made.
+    tell
+        Takes what a person should know besides results; logged unless given.
 
     Raises
     ------
@@ -39,7 +43,13 @@ class Controller:
     """
 
     def __init__(
-        self, settings: Settings, *, clock: Clock, environment: Mapping[str, str], create: bool = True
+        self,
+        settings: Settings,
+        *,
+        clock: Clock,
+        environment: Mapping[str, str],
+        create: bool = True,
+        tell: Tell = log_notice,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -47,6 +57,8 @@ class Controller:
         self.store = Store.open(settings.database_url, create=create)
         self.recorder = Recorder(self.store, clock)
         self.observer = Observer(clock, timeout_seconds=settings.git_timeout_seconds)
+        self.tell = tell
+        self.keeper = Keeper(self.store, settings, clock, tell)
         self._id: str | None = None
         self._registering = threading.Lock()
 

@@ -33,7 +33,8 @@ from bridge.workspaces.divergence import DivergenceReport, Side, Unknown, compar
 from bridge.workspaces.errors import StateDamaged
 from bridge.workspaces.models import Workspace, WorkspaceStatus
 from bridge.workspaces.ranking import Touched
-from bridge.workspaces.store import list_workspaces, load_manifest, load_state
+from bridge.workspaces.relinking import current_state
+from bridge.workspaces.store import list_links, list_workspaces, load_manifest, load_state
 
 #: Payload fields that name files: those that say an edit, and those that say a reading.
 EDITED_FIELDS: Final = ("paths_written", "files_touched", "files_changed")
@@ -185,6 +186,8 @@ def relative_paths(recorded: Iterable[str], root: Path) -> frozenset[bytes]:
 def _base(connection: Connection, session: Session, entry_id: str | None) -> _Base:
     entry = require_entry(connection, entry_id or session.active_entry_id)
     state, manifest = _stamped(connection, entry.stamp)
+    if isinstance(state, RepositoryState) and session.workspace_id is not None:
+        state = current_state(state, list_links(connection, session.workspace_id))
     try:
         edited, read, problem = touched_paths(path_to(connection, entry.id))
     except BridgeError as error:  # a damaged path still has a leaf, and the leaf its stamp

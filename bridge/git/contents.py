@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -115,6 +116,38 @@ def _read_file(descriptor: int, path: bytes, deadline: float) -> Content | None:
     if size != before.st_size or after.st_size != size or after.st_ctime_ns != before.st_ctime_ns:
         return None
     return Content(ContentKind.FILE, digest.encode(), after.st_mode)
+
+
+def read_content(root: bytes, path: bytes) -> Iterator[bytes]:
+    """Return a file's bytes, in chunks, or a symlink's target text; a file that cannot be read further ends early.
+
+    Whoever reads must know by a digest whether it was all.
+
+    Raises
+    ------
+    OSError
+        At once, if it cannot be opened.
+    """
+    absolute = root + b"/" + path
+    if stat.S_ISLNK(os.lstat(absolute).st_mode):
+        return iter([os.readlink(absolute)])
+    return descriptor_chunks(open_unfollowed(absolute))
+
+
+def descriptor_chunks(descriptor: int) -> Iterator[bytes]:
+    """Yield what an open file holds and close it; what cannot be read ends it early."""
+    try:
+        while chunk := os.read(descriptor, CHUNK_BYTES):
+            yield chunk
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+def open_unfollowed(absolute: bytes) -> int:
+    """Open a file for reading, and never something else in its place: no symlink, no FIFO that would block."""
+    return os.open(absolute, _OPEN_FLAGS)
 
 
 def _digest_descriptor(descriptor: int, size: int, deadline: float) -> tuple[str, int]:

@@ -38,15 +38,20 @@ def status(
     unknown: it cannot be told, with the reason. With --json: an object for one session, else an array.
     """
     from bridge.cli.divergenceview import detailed
+    from bridge.cli.relinkhint import RELINK_OFFERED, offer
     from bridge.cli.standing import open_existing, open_if_there, standpoint_of
     from bridge.control.comparing import require_checkout, status_here, status_of
+    from bridge.control.relinking import relink_candidates
     from bridge.workspaces.wording import agent_text
 
     if session is None and not agent:
         require_checkout(cli.directory)
         with open_if_there(cli) as controller:
             sessions = () if controller is None else status_here(controller, cli.directory).sessions
+            lost = [] if controller is None or sessions else relink_candidates(controller, cli.directory)
         cli.output.emit([found.to_json() for found in sessions], _listed(sessions) or None)
+        for candidate in lost:
+            cli.output.warn(offer(candidate), code=RELINK_OFFERED)
         if not sessions:
             cli.output.status("no open session is about this checkout; start one: bridge session new")
         is_aligned = all(found.report.is_aligned for found in sessions)

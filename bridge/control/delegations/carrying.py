@@ -122,6 +122,7 @@ def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
     else:
         workspace, base = _own_worktree(orchestration, approved), approved.base_commit
     observation = controller.observer.observe_exactly(workspace.folder)
+    controller.keeper.keep(observation)
     objective = delegation.request.objective
 
     def record(recording: RecordingTransaction) -> Assigned:
