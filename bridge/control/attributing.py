@@ -16,7 +16,7 @@ from bridge.conversations.turns import TURN_BEGINNINGS, StampedNode, Turns, turn
 from bridge.foundation.clock import format_timestamp
 from bridge.git.errors import GitFailed, GitTimedOut
 from bridge.git.history import changed_paths, newest_commit_time
-from bridge.git.manifest import Manifest
+from bridge.git.manifest import Manifest, directory_of
 from bridge.git.observe import Observation
 from bridge.git.repository import RepositoryLocation
 from bridge.semantics.stamps import RepositoryState
@@ -39,7 +39,7 @@ from bridge.workspaces.attribution import (
 )
 from bridge.workspaces.divergence import DivergenceReport
 from bridge.workspaces.errors import StateDamaged
-from bridge.workspaces.store import list_workspaces, load_manifest, load_state
+from bridge.workspaces.store import PageReader, list_workspaces, load_state
 
 #: Kinds of sessions whose turns are named.
 NAMED_KINDS = ("chat", "worker")
@@ -137,23 +137,22 @@ def _views(
     deadline: float,
 ) -> dict[str, View]:
     """Return the states of some steps as far as the budgets reach, the newest first; those of this worktree alone."""
-    views = {now.state_digest: View.of(now.head, manifest, paths)}
-    rows_left = MAX_ROWS
+    views = {now.state_digest: View.of(now.head, manifest.rows, paths)}
+    reader = PageReader(connection, {directory_of(path) for path in paths})
     by_hash: dict[str, View] = {}
     for step in reversed(steps):
         for digest in (step.after.state_digest, step.before.state_digest):
-            if digest in views or rows_left <= 0 or time.monotonic() > deadline:
+            if digest in views or reader.rows_read >= MAX_ROWS or time.monotonic() > deadline:
                 continue
             try:
                 state = load_state(connection, digest)
                 if not isinstance(state, RepositoryState) or state.worktree_id != now.worktree_id:
                     continue
                 if state.dirty_hash not in by_hash:
-                    stored = load_manifest(connection, state.dirty_hash)
-                    if stored is None:
+                    rows = reader.rows(state.dirty_hash)
+                    if rows is None:
                         continue
-                    rows_left -= len(stored.rows)
-                    by_hash[state.dirty_hash] = View.of(state.head, stored, paths)
+                    by_hash[state.dirty_hash] = View.of(state.head, rows, paths)
             except StateDamaged:  # it says nothing any more; the answer is incomplete for it
                 continue
             views[digest] = replace(by_hash[state.dirty_hash], head=state.head)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, run_git
 from bridge.git.repository import RepositoryLocation
 from bridge.git.rewrites import NOT_REWRITTEN, Rewrite, RewrittenBy, find_rewrite
-from bridge.git.walk import COUNT_SECONDS, MAX_WALKED_COMMITS, Walk, walk_by_git, walk_histories
+from bridge.git.walk import COUNT_SECONDS, MAX_WALKED_COMMITS, Walk, compare_histories, count_commits
 from bridge.semantics.stamps import UNBORN
 
 #: Commits whose id and subject a relation carries.
@@ -121,11 +121,17 @@ def head_relation(
     if missing:
         return HeadRelation(RelationKind.MISSING, missing=missing)
     if UNBORN in {old_head, new_head}:
-        return _from_or_to_unborn(location, old_head, new_head, max_commits, timeout_seconds)
-    walk = walk_histories(location, old_head, new_head, max_commits=max_commits, timeout_seconds=timeout_seconds)
-    if walk.is_cut and count_seconds > 0:
-        limit = min(count_seconds, timeout_seconds)
-        walk = walk_by_git(location, old_head, new_head, timeout_seconds=limit) or walk
+        return _from_or_to_unborn(
+            location, old_head, new_head, max_commits, count_seconds=count_seconds, timeout_seconds=timeout_seconds
+        )
+    walk = compare_histories(
+        location,
+        old_head,
+        new_head,
+        max_commits=max_commits,
+        count_seconds=count_seconds,
+        timeout_seconds=timeout_seconds,
+    )
     kind, rewrite = _kind(walk), NOT_REWRITTEN
     if kind not in {RelationKind.AHEAD, RelationKind.BEHIND}:
         rewrite = find_rewrite(location, walk, timeout_seconds=timeout_seconds)
@@ -171,17 +177,27 @@ def _relation(
 
 
 def _from_or_to_unborn(
-    location: RepositoryLocation, old_head: str, new_head: str, max_commits: int, timeout_seconds: float
+    location: RepositoryLocation,
+    old_head: str,
+    new_head: str,
+    max_commits: int,
+    *,
+    count_seconds: float,
+    timeout_seconds: float,
 ) -> HeadRelation:
     is_ahead = old_head == UNBORN
+    head = new_head if is_ahead else old_head
     output = run_git(
-        ["rev-list", f"--max-count={max_commits + 1}", "--end-of-options", new_head if is_ahead else old_head],
+        ["rev-list", f"--max-count={max_commits + 1}", "--end-of-options", head],
         cwd=location.run_directory,
         timeout_seconds=timeout_seconds,
     )
     commits = output.text.split()
     is_cut = len(commits) > max_commits
     count = min(len(commits), max_commits)
+    if is_cut and count_seconds > 0:
+        total = count_commits(location, head, timeout_seconds=min(count_seconds, timeout_seconds))
+        is_cut, count = total is None, total or count
     named = subjects(location, commits[:MAX_NAMED_COMMITS], timeout_seconds=timeout_seconds)
     if is_ahead:
         return HeadRelation(RelationKind.AHEAD, ahead=count, commits=named, is_cut=is_cut)
@@ -316,7 +332,7 @@ def upstream_distance(
         return None
     if found.text == commit:
         return UpstreamDistance(upstream, 0, 0, is_cut=False)
-    walk = walk_histories(location, found.text, commit, timeout_seconds=timeout_seconds)
+    walk = compare_histories(location, found.text, commit, timeout_seconds=timeout_seconds)
     return UpstreamDistance(upstream, walk.new_count, walk.old_count, walk.is_cut)
 
 

@@ -17,7 +17,7 @@ from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, run_git, stream_git
 from bridge.git.repository import RepositoryLocation
 
 #: Commits that one comparison of two histories looks at one by one.
-MAX_WALKED_COMMITS = 10_000
+MAX_WALKED_COMMITS = 2_000
 #: Commits looked at beyond the point where a history with sane clocks is decided (git itself allows five).
 SLOP_COMMITS = 32
 #: Seconds that git may go on alone when the budget of commits was not enough.
@@ -164,6 +164,25 @@ def shallow_commits(location: RepositoryLocation) -> frozenset[str]:
         return frozenset()
 
 
+def compare_histories(
+    location: RepositoryLocation,
+    old: str,
+    new: str,
+    *,
+    max_commits: int = MAX_WALKED_COMMITS,
+    count_seconds: float = COUNT_SECONDS,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+) -> Walk:
+    """Compare two histories within a budget of commits and then of time; cut only if both are spent.
+
+    Parameters and errors as for :func:`walk_histories`; ``count_seconds`` 0 leaves git no time of its own.
+    """
+    walk = walk_histories(location, old, new, max_commits=max_commits, timeout_seconds=timeout_seconds)
+    if not walk.is_cut or count_seconds <= 0:
+        return walk
+    return walk_by_git(location, old, new, timeout_seconds=min(count_seconds, timeout_seconds)) or walk
+
+
 def walk_by_git(
     location: RepositoryLocation, old: str, new: str, *, timeout_seconds: float = COUNT_SECONDS
 ) -> Walk | None:
@@ -184,3 +203,18 @@ def walk_by_git(
     is_shallow = any(commit.encode() in side for commit in shallow_commits(location) for side in (only_old, only_new))
     kept = [tuple(commit.decode("ascii") for commit in side[:MAX_KEPT_COMMITS]) for side in (only_old, only_new)]
     return Walk(kept[0], kept[1], len(only_old), len(only_new), bool(shared), is_cut=False, is_shallow=is_shallow)
+
+
+def count_commits(location: RepositoryLocation, head: str, *, timeout_seconds: float = COUNT_SECONDS) -> int | None:
+    """Return how many commits a history has; None if counting takes longer than it may.
+
+    Raises
+    ------
+    GitFailed, GitMissing
+        If git cannot read the history.
+    """
+    arguments = ["rev-list", "--count", "--end-of-options", head]
+    try:
+        return int(run_git(arguments, cwd=location.run_directory, timeout_seconds=timeout_seconds).text)
+    except GitTimedOut:
+        return None

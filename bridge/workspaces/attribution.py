@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from bridge.git.manifest import Manifest, ManifestRow
+from bridge.git.manifest import ManifestRow
 
 #: Sessions of a checkout that are looked at, the last touched first.
 MAX_SESSIONS: Final = 50
@@ -55,9 +55,9 @@ class View:
     rows: Mapping[bytes, tuple[ManifestRow, ...]]
 
     @classmethod
-    def of(cls, head: str, manifest: Manifest, paths: Collection[bytes]) -> View:
+    def of(cls, head: str, rows: Iterable[ManifestRow], paths: Collection[bytes]) -> View:
         found: dict[bytes, tuple[ManifestRow, ...]] = {}
-        for row in manifest.rows:
+        for row in rows:
             if row.path in paths:
                 found[row.path] = (*found.get(row.path, ()), row)
         return cls(head, found)

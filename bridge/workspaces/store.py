@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, Table, bindparam, delete, insert, select
 from bridge.foundation.canonical import canonical_text, parse_json
 from bridge.foundation.hashing import digest_hex
 from bridge.git.contentstore import KeptObject
-from bridge.git.manifest import CLEAN_DIRTY_HASH, Manifest, ManifestMalformed
+from bridge.git.manifest import CLEAN_DIRTY_HASH, Manifest, ManifestMalformed, ManifestRow, decode_page
 from bridge.git.observe import Observation
 from bridge.git.paths import plain_path
 from bridge.semantics.stamps import STAMP_VERSION, UNBORN, RepositoryState, UnknownReason
@@ -256,6 +256,47 @@ def load_manifest(connection: Connection, dirty_hash: str) -> Manifest | None:
     if manifest.dirty_hash != dirty_hash:
         raise _damaged_manifest(dirty_hash)
     return manifest
+
+
+class PageReader:
+    """Reads the rows of some directories from many manifests; a page that several of them share is read once."""
+
+    def __init__(self, connection: Connection, directories: Collection[bytes]) -> None:
+        self._connection = connection
+        self._directories = frozenset(plain_path(directory) for directory in directories)
+        self._pages: dict[str, list[ManifestRow]] = {}
+        #: Rows that were read so far.
+        self.rows_read = 0
+
+    def rows(self, dirty_hash: str) -> list[ManifestRow] | None:
+        """Return a stored manifest's rows in those directories; None when the state came without paths.
+
+        Raises
+        ------
+        StateDamaged
+            If a page is missing or damaged.
+        """
+        if dirty_hash == CLEAN_DIRTY_HASH:
+            return []
+        query = select(manifests.c.page_index).where(manifests.c.dirty_hash == dirty_hash)
+        index = self._connection.execute(query).scalar_one_or_none()
+        if index is None:
+            return None
+        wanted = [page["page"] for page in parse_json(index) if page["directory"] in self._directories]
+        return [row for digest in wanted for row in self._page(digest, dirty_hash)]
+
+    def _page(self, digest: str, dirty_hash: str) -> list[ManifestRow]:
+        if digest not in self._pages:
+            query = select(manifest_pages.c.body).where(manifest_pages.c.page_digest == digest)
+            body = self._connection.execute(query).scalar_one_or_none()
+            if body is None or digest_hex(bytes(body)) != digest:
+                raise _damaged_manifest(dirty_hash)
+            try:
+                self._pages[digest] = decode_page(bytes(body))
+            except ManifestMalformed as error:
+                raise _damaged_manifest(dirty_hash) from error
+            self.rows_read += len(self._pages[digest])
+        return self._pages[digest]
 
 
 def _damaged_manifest(dirty_hash: str) -> StateDamaged:

@@ -255,3 +255,9 @@ def test_fc_54_changes_by_tools_shells_and_people_are_all_reported(here, reposit
         "c": ("vanished", "deleted", False),
         "d": ("appeared", "untracked", False),
     }
+    assert {path: change["standing"] for path, change in by_path(report).items()} == {
+        "a": "committed",
+        "b": "uncommitted",
+        "c": "uncommitted",
+        "d": "untracked",
+    }

@@ -127,8 +127,12 @@ def test_unborn_to_a_commit_is_ahead_by_all_of_it(repository, location):
     assert (found.kind, found.ahead) == (RelationKind.AHEAD, 2)
     back = head_relation(location, repository.head(), "unborn")
     assert (back.kind, back.behind) == (RelationKind.BEHIND, 2)
-    cut = head_relation(location, "unborn", repository.head(), max_commits=1)
+    cut = head_relation(location, "unborn", repository.head(), max_commits=1, count_seconds=0)
     assert (cut.ahead, cut.is_cut) == (1, True)
+    counted = head_relation(location, "unborn", repository.head(), max_commits=1)
+    assert (counted.ahead, counted.is_cut, len(counted.commits)) == (2, False, 2)
+    counted = head_relation(location, repository.head(), "unborn", max_commits=1)
+    assert (counted.behind, counted.is_cut) == (2, False)
 
 
 def test_the_budget_cuts_and_says_so_exactly_at_its_edge(repository, location):

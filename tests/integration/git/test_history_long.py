@@ -10,8 +10,8 @@ from bridge.git.history import RelationKind, head_relation
 from bridge.git.repository import discover
 from bridge.git.walk import MAX_WALKED_COMMITS
 
-LENGTH = 2 * MAX_WALKED_COMMITS + 5_000
-#: A side branch leaves here.
+LENGTH = 25_000
+#: A side branch leaves here, long before the end.
 FORK = 100
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.git.manifest import ContentKind, Manifest, ManifestRow
+from bridge.git.manifest import ContentKind, ManifestRow
 from bridge.workspaces.attribution import Attributed, HeadMove, Sighting, Span, Step, View, attribute, steps_of
 
 A, B = b"a.txt", b"b.txt"
@@ -34,7 +34,7 @@ class Timeline:
         self.views = {}
         for second, head, contents in stamps:
             digest = f"{head}:{sorted(contents.items())}"
-            rows = Manifest(tuple(row(path, content) for path, content in sorted(contents.items())))
+            rows = [row(path, content) for path, content in sorted(contents.items())]
             self.views[digest] = View.of(head, rows, {A, B})
             self.sightings.append(Sighting(at(second), digest))
 

@@ -337,6 +337,41 @@ def test_hostile_names_stay_inside_quotes_and_limits(limit, name):
 
 
 @pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_subjects_and_branches_stay_inside_quotes_and_limits(limit, name):
+    subject = name.decode("utf-8", "replace")
+    head = HeadRelation(
+        RelationKind.DIVERGED, ahead=9, behind=9, commits=commits(*[subject] * 4), lost=commits(*[subject] * 4)
+    )
+    text = agent_text(report(head=head, now=state(ref=f"refs/heads/{subject}", head="2" * 40)), limit)
+    assert 0 < len(text) <= limit
+    assert text.isprintable()
+    outside = re.sub(r'"(?:[^"\\]|\\.)*"', "", text)
+    assert '"' not in outside
+    for word in ("Ignore", "obey", "do this"):
+        assert word not in outside
+
+
+@pytest.mark.parametrize("limit", [PROMPT_LIMIT, START_LIMIT])
+def test_the_order_is_head_used_others_counts_commits(limit):
+    paths = [b"used%03d" % n for n in range(100)] + [b"src/%03d" % n for n in range(100)]
+    found = report(
+        [changed(path) for path in [*paths, *(b"dist/%d" % n for n in range(100))]],
+        Touched(edited=frozenset(paths[:50]), read=frozenset(paths[50:100])),
+        head=HeadRelation(RelationKind.AHEAD, ahead=3, commits=commits("one", "two", "three")),
+        now=state(head="2" * 40),
+    )
+    text = agent_text(found, limit)
+    assert len(text) <= limit
+    order = ["HEAD was", '"used000"', "Also changed, 100 other paths", "100 lock or generated", "Status now", "Commits"]
+    # The names that were used take all the room there is; what comes behind is told where it is left.
+    places = [text.find(words) for words in order if words in text]
+    assert places == sorted(places)
+    assert places[:2] == [text.index("HEAD was"), text.index('"used000"')]
+    assert "dist/" not in text
+
+
+@pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_ten_thousand_paths_stay_within_the_limit(limit, share):
     differences = [changed(b"folder%d/some/deep/place/file%d.txt" % (n % 97, n)) for n in range(10_000)]
