@@ -4,24 +4,22 @@
 
 Bare git status is started the same way: a call from a helper thread that the main thread waits for. Runs alternate,
 medians are compared. Rows: an unchanged tree with the cookie file and without it; one changed file, exact; set-up of
-the watch. The watch's memory is that of this process; what the kernel keeps is told from its own count of objects.
-Nothing here asserts anything.
+the watch, and the resident memory that it takes (the kernel keeps about a kilobyte per folder besides). Nothing here
+asserts anything.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-import psutil
 
 from bridge.control.watched import CachedObserver
 from bridge.foundation.clock import SystemClock
@@ -66,23 +64,33 @@ def medians(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, fl
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def resident() -> int:
+MEMORY_SCRIPT = """
+import gc, pathlib, sys
+import psutil
+from bridge.git.repository import discover
+from bridge.git.watching import WorktreeWatch
+
+def resident():
     gc.collect()
     return psutil.Process().memory_info().rss
 
+small = WorktreeWatch(discover(pathlib.Path(sys.argv[2])), cookie_folder=pathlib.Path(sys.argv[3]))
+assert small.mark(timeout_seconds=60), small.failure  # what is loaded at first use is not the watch's
+before = resident()
+watch = WorktreeWatch(discover(pathlib.Path(sys.argv[1])), cookie_folder=pathlib.Path(sys.argv[3]))
+assert watch.mark(timeout_seconds=60), watch.failure
+print(watch.folder_count, resident() - before)
+"""
 
-def kernel_objects() -> dict[str, int] | None:
-    """Return bytes in the kernel's slabs for watches and inodes; None if it does not tell."""
-    try:
-        lines = Path("/proc/slabinfo").read_text().splitlines()
-    except OSError:
-        return None
-    found = {}
-    for line in lines:
-        fields = line.split()
-        if fields[0] in {"inotify_inode_mark", "fsnotify_mark_connector"}:
-            found[fields[0]] = int(fields[1]) * int(fields[3])
-    return found
+
+def show_memory(root: Path, home: Path) -> None:
+    """Measure in a fresh process: one that has freed memory would hide it."""
+    small = home / "small"
+    subprocess.run(["git", "init", "-q", str(small)], check=True)
+    time.sleep(1.5)
+    command = [sys.executable, "-c", MEMORY_SCRIPT, str(root), str(small), str(home / "watch")]
+    folders, grown = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()
+    print(f"  {folders} folders watched, {int(grown) / 1e6:.2f} MB of resident memory", flush=True)
 
 
 def show(label: str, seconds: float, status: float) -> None:
@@ -90,21 +98,17 @@ def show(label: str, seconds: float, status: float) -> None:
 
 
 def measure(root: Path, files: list[Path], home: Path, rounds: int) -> None:
+    show_memory(root, home)
+
     def bare() -> None:
         subprocess.run(STATUS, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, check=True)
 
     watch = WorktreeWatch(discover(root), cookie_folder=home / "watch")
-    memory, kernel = resident(), kernel_objects()
     started = time.perf_counter()
     mark = watch.mark(timeout_seconds=60)
     set_up = time.perf_counter() - started
-    taken, kernel_after = resident() - memory, kernel_objects()
     if mark is None:
         raise RuntimeError(watch.failure)
-    print(f"  {watch.folder_count} folders watched, {taken / 1e6:.2f} MB of memory in this process", flush=True)
-    if kernel is not None and kernel_after is not None:
-        grown = {name: (kernel_after[name] - size) / 1e6 for name, size in kernel.items() if name in kernel_after}
-        print("  " + ", ".join(f"{name} {size:.2f} MB in the kernel" for name, size in grown.items()), flush=True)
     watch.close()
 
     observer = CachedObserver(SystemClock(), 60.0, state_directory=home)
