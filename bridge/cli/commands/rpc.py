@@ -35,8 +35,8 @@ def rpc(
 
     from bridge.cli.composition import open_controller
     from bridge.cli.standing import standpoint_of
+    from bridge.control.delegations.tasks import session_of
     from bridge.control.standpoint import Standpoint
-    from bridge.control.tasks import session_of
     from bridge.rpc.dispatch import Caller, Dispatcher
     from bridge.rpc.methods import Role
     from bridge.rpc.stdio import serve

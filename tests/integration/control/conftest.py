@@ -13,13 +13,13 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.control import store as rows
 from bridge.control.controller import Controller
-from bridge.control.delegation import Delegation
-from bridge.control.planfile import load_plan
-from bridge.control.plans import PlanOutcome, PlanRequest, request_of, run_plan
-from bridge.control.progress import Progress
-from bridge.control.tasks import find_task, task_details
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.model import Delegation
+from bridge.control.delegations.tasks import find_task, task_details
+from bridge.control.plans.file import load_plan
+from bridge.control.plans.progress import Progress
+from bridge.control.plans.scheduling import PlanOutcome, PlanRequest, request_of, run_plan
 from bridge.conversations.models import Entry, EntryDraft, NewSession
 from bridge.conversations.paths import active_path
 from bridge.conversations.references import require_entry
@@ -32,7 +32,7 @@ from bridge.workspaces.models import Workspace
 from bridge.workspaces.registration import register
 
 #: No run of a test's plan takes this long; it is a bound, not an expectation.
-BOUND_SECONDS = 60.0
+BOUND_SECONDS = 100.0
 
 _PREAMBLE = """\
 import hashlib, json, os, pathlib, signal, subprocess, sys, time
@@ -40,7 +40,7 @@ task = json.loads(pathlib.Path(os.environ["BRIDGE_TASK"]).read_bytes())
 def hand_in(summary="done", status="completed", **result):
     content = json.dumps({"status": status, "summary": summary, **result})
     pathlib.Path(os.environ["BRIDGE_RESULT"]).write_text(content)
-def wait_for(path, seconds=30):
+def wait_for(path, seconds=60):
     deadline = time.monotonic() + seconds
     while not pathlib.Path(path).exists():
         if time.monotonic() > deadline:
@@ -161,7 +161,7 @@ class World:
         with self.controller.store.read() as connection:
             return rows.list_delegations(connection, open_only=True)
 
-    def eventually(self, condition: Callable[[], Any], seconds: float = 30.0) -> None:
+    def eventually(self, condition: Callable[[], Any], seconds: float = 60.0) -> None:
         """Wait until something holds, within a generous bound."""
         deadline = time.monotonic() + seconds
         while not condition():

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from bridge.control import adoption
-from bridge.control.adoption import adopt, discard
+from bridge.control.delegations.adoption import adopt, discard
 from bridge.control.errors import AdoptionConflict, AdoptionRefused, NothingToAdopt, TaskStillOpen
-from bridge.control.plans import run_plan
+from bridge.control.plans.scheduling import run_plan
 from bridge.git.errors import CheckoutBlocked
 
 USER = "committer@example.invalid"
@@ -150,6 +150,22 @@ def test_a_task_is_adopted_once(world: Any) -> None:
             act(world.controller, world.task("a"))
         assert "git revert" in (caught.value.hint or "")
     assert world.everything() == before
+
+
+def test_commits_that_go_back_before_the_base_are_told_and_not_adopted_unasked(world: Any) -> None:
+    world.repo.commit("second", a_txt="second\n")
+    world.run(world.shell("a", "git reset -q --hard HEAD~1; echo 1 >> b.txt"))
+    result = world.result("a")
+    assert "does not descend from the base" in result["risks"][0]
+    assert result["files_changed"] == ["a.txt", "b.txt"]
+    before = world.everything()
+    with pytest.raises(AdoptionRefused) as caught:
+        adopt(world.controller, world.task("a"))
+    assert "do not descend" in caught.value.message
+    assert world.everything() == before
+    adopt(world.controller, world.task("a"), is_forced=True)
+    assert (world.repo.path / "a.txt").read_text() == "second\n"
+    assert (world.repo.path / "b.txt").read_text() == "beta\n1\n"
 
 
 def test_what_changed_nothing_cannot_be_adopted(world: Any) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.control.adoption import adopt
+from bridge.control.delegations.adoption import adopt
+from bridge.control.delegations.tasks import worktree_path
 from bridge.control.errors import AdoptionRefused, BaseUnavailable
-from bridge.control.plans import run_plan
-from bridge.control.tasks import worktree_path
+from bridge.control.plans.scheduling import run_plan
 from bridge.git.errors import GitFailed, GitIdentityMissing, WorktreeNotRegistered
 from bridge.workspaces.store import load_state
 
@@ -63,7 +63,7 @@ def test_fc_32_two_tasks_of_one_name_at_once_have_their_own_worktrees(
 ) -> None:
     meet = f"touch {tmp_path}/$0; while [ ! -e {tmp_path}/a -o ! -e {tmp_path}/b ]; do sleep 0.02; done; echo $0 > $0"
     plans = [
-        world.plan(world.table("t1", command=["/bin/sh", "-c", f"pwd; {meet}", mark], timeout_seconds=30))
+        world.plan(world.table("t1", command=["/bin/sh", "-c", f"pwd; {meet}", mark], timeout_seconds=90))
         for mark in ("a", "b")
     ]
 

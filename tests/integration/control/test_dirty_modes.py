@@ -9,10 +9,10 @@ import anyio
 import pytest
 
 from bridge.control import plans
-from bridge.control.adoption import adopt
-from bridge.control.bases import MAX_NAMED_PATHS
+from bridge.control.delegations.adoption import adopt
+from bridge.control.delegations.bases import MAX_NAMED_PATHS
 from bridge.control.errors import AdoptionConflict, UncommittedWork
-from bridge.control.plans import run_plan
+from bridge.control.plans.scheduling import run_plan
 from bridge.git.errors import CheckoutBlocked
 
 MODES = {"refuse": "", "ignore": 'dirty = "ignore"\n', "carry": 'dirty = "carry"\n'}
@@ -122,7 +122,7 @@ def test_a_shared_writer_works_in_the_checkout_itself(world: Any) -> None:
     world.run(world.shell("a", "pwd; cat mine.txt; echo more >> a.txt; echo new > new.txt", write="shared"))
     result, task = world.result("a"), world.task("a")
     assert result["summary"].splitlines() == [str(world.repo.path), "the user's own"]
-    assert result["files_changed"] == ["a.txt", "new.txt"]
+    assert (result["files_changed"], result["risks"]) == (["a.txt", "new.txt"], [])
     assert (task.status, task.adoption_status, task.kept_reason) == ("completed", "empty", None)
     assert (world.repo.path / "a.txt").read_text() == "alpha\nmore\n"
     assert (world.repo.path / ".git/index").read_bytes() == index

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bridge.control.contents.keeping import content_store, prune_contents
 from bridge.control.controller import Controller
-from bridge.control.keeping import content_store, prune_contents
 from bridge.control.sessions import AppendRequest, SessionRequest, append_entry, start_session
 from bridge.control.standpoint import Standpoint
 from bridge.foundation.clock import FixedClock, SystemClock

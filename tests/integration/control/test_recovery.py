@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,10 @@ import anyio
 import pytest
 
 from bridge.control import recovery
-from bridge.control import store as rows
 from bridge.control.controller import Controller
-from bridge.control.recovery import recover
-from bridge.control.tasks import request_cancel
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.recovery import recover
+from bridge.control.delegations.tasks import request_cancel
 from bridge.integrity.chain import verify_chain
 from bridge.process.environment import child_environment
 from bridge.process.identity import Marker, marked_processes
@@ -31,8 +33,8 @@ from pathlib import Path
 import anyio
 from bridge.control import delegations, requesting, working
 from bridge.control.controller import Controller
-from bridge.control.planfile import load_plan
-from bridge.control.plans import request_of, run_plan
+from bridge.control.plans.file import load_plan
+from bridge.control.plans.scheduling import request_of, run_plan
 from bridge.foundation.clock import SystemClock
 from bridge.foundation.config import load_settings
 from bridge.git.repository import discover
@@ -91,7 +93,7 @@ def killed_run(world: Any, tmp_path: Path, bridge_home: Path) -> Iterator[Callab
 
         def is_there() -> bool:
             assert process.poll() is None, "the run ended before it could be killed"
-            return awaited.exists()
+            return awaited.exists() and (when is None or is_pid_noted(bridge_home))
 
         world.eventually(is_there, 60)
         process.send_signal(signal.SIGKILL)
@@ -101,6 +103,11 @@ def killed_run(world: Any, tmp_path: Path, bridge_home: Path) -> Iterator[Callab
     for process in started:
         process.kill()
         process.wait()
+
+
+def is_pid_noted(home: Path) -> bool:
+    with closing(sqlite3.connect(f"file:{home / 'bridge.db'}?mode=ro", uri=True)) as database:
+        return bool(database.execute("SELECT count(*) FROM attempts WHERE pid IS NOT NULL").fetchone()[0])
 
 
 @pytest.fixture
@@ -139,7 +146,7 @@ def test_a_killed_controllers_worker_is_ended_and_its_task_closed(
     controller = recoverer()
     task = world.task("a")
     assert task.status == "running"
-    assert len(running(task)) == 3
+    world.eventually(lambda: len(running(task)) == 3)
     closed = recover(controller)
     assert sorted((one.name, str(one.status)) for one in closed) == [("a", "failed"), ("b", "cancelled")]
     assert running(task) == []
@@ -209,7 +216,7 @@ def test_a_worker_whose_pid_was_never_noted_is_found_by_its_marker(
     world.eventually((tmp_path / "ready").exists)
     task = world.task("a")
     assert (task.status, world.details("a")["attempts"][0]["pid"]) == ("preparing", None)
-    assert running(task)
+    world.eventually(lambda: running(task))
     recover(controller)
     assert running(task) == []
     assert world.result("a")["files_changed"] == ["part.txt"]

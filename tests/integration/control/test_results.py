@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from bridge.control import settlement
-from bridge.control.concluding import Inspected, conclude
+from bridge.control.delegations.concluding import Inspected, conclude
+from bridge.control.delegations.evidence import resolve_evidence
+from bridge.control.delegations.settlement import AttemptOutcome, GitFacts
+from bridge.control.delegations.tasks import list_tasks
 from bridge.control.errors import DuplicateTask, ReferenceInvalidResult
-from bridge.control.evidence import resolve_evidence
-from bridge.control.settlement import AttemptOutcome, GitFacts
-from bridge.control.tasks import list_tasks
 from bridge.conversations.models import EntryDraft
 from bridge.process.identity import Marker, marked_processes
 
@@ -154,7 +154,7 @@ def test_a_command_that_is_not_there_is_a_recorded_failure(world: Any) -> None:
 
 
 def test_a_worker_past_its_time_limit_is_ended_and_its_work_kept(world: Any) -> None:
-    world.run(world.shell("t1", "echo part > part.txt; sleep 60", timeout_seconds=1))
+    world.run(world.shell("t1", "echo part > part.txt; sleep 60", timeout_seconds=3))
     result = world.result("t1")
     assert (result["status"], result["failure_class"]) == ("failed", "timed_out")
     assert result["files_changed"] == ["part.txt"]

@@ -39,8 +39,8 @@ def call(controller, repository):
     return go
 
 
-def test_delegations_are_listed_shown_and_cited(run, call):
-    outcome = run(PLAN)
+def test_delegations_are_listed_shown_and_cited(world, call):
+    outcome = world.run(PLAN)
     listed = call("delegations/list")["result"]
     assert [one["name"] for one in listed["delegations"]] == ["one", "two"]
     assert listed["hasMore"] is False

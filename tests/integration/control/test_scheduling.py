@@ -12,18 +12,18 @@ import pytest
 
 from bridge.agents.policy import PolicyFacts, select_runnable
 from bridge.agents.policy_input import replay
-from bridge.control.bases import DirtyMode
+from bridge.control.delegations.bases import DirtyMode
+from bridge.control.delegations.orchestrating import Start, begin
+from bridge.control.delegations.requesting import ask, policy_request
+from bridge.control.delegations.tasks import request_cancel
 from bridge.control.errors import TaskAlreadyEnded
-from bridge.control.orchestrating import Start, begin
-from bridge.control.plans import run_plan
-from bridge.control.requesting import ask, policy_request
-from bridge.control.tasks import request_cancel
+from bridge.control.plans.scheduling import run_plan
 from bridge.process.identity import Marker, marked_processes
 
 
 def meeting(folder: Path, own: str, other: str) -> str:
     """Return a line of shell that ends well only if two workers run at the same time."""
-    return f"touch {folder}/{own}; for i in $(seq 600); do [ -e {folder}/{other} ] && exit 0; sleep 0.05; done; exit 1"
+    return f"touch {folder}/{own}; for i in $(seq 1200); do [ -e {folder}/{other} ] && exit 0; sleep 0.05; done; exit 1"
 
 
 def statuses(outcome: Any) -> list[str]:
@@ -237,7 +237,7 @@ def test_a_fault_of_bridge_itself_is_recorded_and_raised(world: Any, monkeypatch
     def fail(*_args: Any, **_kwargs: Any) -> Any:
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr("bridge.control.working.validate_result", fail)
+    monkeypatch.setattr("bridge.control.delegations.working.validate_result", fail)
     with pytest.raises(ZeroDivisionError):
         world.run(world.shell("a", "true"))
     assert (world.result("a")["status"], world.result("a")["failure_class"]) == ("failed", "internal_error")

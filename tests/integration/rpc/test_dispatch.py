@@ -10,6 +10,7 @@ import jsonschema_rs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from bridge.control.standpoint import Standpoint
 from bridge.foundation.errors import error_classes
@@ -117,7 +118,9 @@ def test_a_fault_ends_one_call_and_is_not_told_in_detail(send, monkeypatch):
         **{name: getattr(METHODS["sessions/list"], name) for name in METHODS["sessions/list"].__slots__} | {"run": fail}
     )
     monkeypatch.setattr("bridge.rpc.dispatch.METHODS", {**METHODS, "sessions/list": broken})
-    answers = send(encoded([SHOW, {**SHOW, "method": "integrity/verify"}]))
+    with capture_logs() as logged:
+        answers = send(encoded([SHOW, {**SHOW, "method": "integrity/verify"}]))
+    assert [one["action"] for one in logged] == ["call_failed"]
     assert answers[0]["error"]["data"]["code"] == "internal_error"
     assert "secret" not in json.dumps(answers)
     assert "result" in answers[1]

@@ -14,12 +14,12 @@ from anyio import to_thread
 from bridge.adapters.base import Evidence, FailureClass, Outcome, SubmissionSource, TaskRequest
 from bridge.adapters.events import AdapterEvent
 from bridge.adapters.registry import harness
-from bridge.control import store as rows
-from bridge.control.changing import change_delegation
 from bridge.control.controller import Controller
-from bridge.control.delegation import Attempt, Delegation, DelegationStatus
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.changing import change_delegation
+from bridge.control.delegations.model import Attempt, Delegation, DelegationStatus
+from bridge.control.delegations.settlement import AttemptOutcome
 from bridge.control.recording import RecordingTransaction
-from bridge.control.settlement import AttemptOutcome
 from bridge.control.taskgroups import sole_error_group
 from bridge.conversations.models import EntryDraft
 from bridge.process.identity import ProcessIdentity

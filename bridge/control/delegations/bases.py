@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.agents.policy import WriteMode
-from bridge.control.delegation import Delegation, Request
+from bridge.control.delegations.model import Delegation, Request
 from bridge.control.errors import BaseUnavailable, UncommittedWork
 from bridge.foundation.errors import BridgeError
 from bridge.git.commits import preserve, update_ref

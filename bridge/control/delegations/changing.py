@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bridge.control import store as rows
-from bridge.control.delegation import Delegation, DelegationStatus, PlanRun
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.model import Delegation, DelegationStatus, PlanRun
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.store import cursor_leaf
 

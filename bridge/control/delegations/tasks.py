@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridge.control import store as rows
-from bridge.control.changing import change_delegation, close_unstarted
 from bridge.control.controller import Controller
-from bridge.control.delegation import Attempt, Delegation, DelegationStatus, plan_cursor
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.changing import change_delegation, close_unstarted
+from bridge.control.delegations.lost import is_lost
+from bridge.control.delegations.model import Attempt, Delegation, DelegationStatus, plan_cursor
+from bridge.control.delegations.recovery import recover
+from bridge.control.delegations.working import attempt_folder
 from bridge.control.errors import TaskAlreadyEnded, TaskAmbiguous, TaskNotFound
-from bridge.control.lost import is_lost
 from bridge.control.recording import RecordingTransaction
-from bridge.control.recovery import recover
 from bridge.control.standpoint import Standpoint, find_session
-from bridge.control.working import attempt_folder
 from bridge.conversations.paths import active_path
 from bridge.conversations.store import cursor_leaf, get_entry
 from bridge.foundation.ids import split_entry_id

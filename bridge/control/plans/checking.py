@@ -12,8 +12,8 @@ from typing import Any
 from bridge.adapters.registry import DEFAULT_HARNESS, HARNESSES, harness
 from bridge.agents.errors import InvalidOwnedPath
 from bridge.agents.ownership import normalise
-from bridge.control.planschemas import read_output_schema
-from bridge.control.tomlindex import KeyPath, nearest_line
+from bridge.control.plans.outputschemas import read_output_schema
+from bridge.control.plans.tomlindex import KeyPath, nearest_line
 from bridge.process.environment import KEPT_GIT_VARIABLES, STRIPPED_PREFIXES
 from bridge.semantics.errors import InvalidOutputSchema
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable
 
-from bridge.control import store as rows
-from bridge.control.delegation import Delegation
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.model import Delegation
 from bridge.process.identity import is_running
 from bridge.storage.transaction import Connection
 

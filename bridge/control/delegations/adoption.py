@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from bridge.agents.policy import WriteMode
-from bridge.control import store as rows
-from bridge.control.bases import CARRIED_REF
-from bridge.control.changing import change_delegation
-from bridge.control.concluding import RESULT_REF
 from bridge.control.controller import Controller
-from bridge.control.delegation import AdoptionStatus, Delegation, DelegationStatus
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.bases import CARRIED_REF
+from bridge.control.delegations.changing import change_delegation
+from bridge.control.delegations.concluding import RESULT_REF
+from bridge.control.delegations.model import AdoptionStatus, Delegation, DelegationStatus
+from bridge.control.delegations.releasing import release_worktree
 from bridge.control.errors import AdoptionConflict, AdoptionRefused, NothingToAdopt, TaskStillOpen
 from bridge.control.recording import RecordingTransaction
-from bridge.control.releasing import release_worktree
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import EntryDraft
 from bridge.conversations.store import get_entry
@@ -105,17 +105,21 @@ def adopt(controller: Controller, delegation: Delegation, *, is_forced: bool = F
     checkout = _checkout(controller, delegation)
     location = discover(checkout)
     state = _require_branch(controller.observer.observe_exactly(checkout), checkout)
+    if not is_forced:
+        _require_descent(delegation, location, result)
     commit = _merged(delegation, location, state.head, result)
     if commit != state.head:
         fast_forward_checkout(checkout, commit, expected_head=state.head)
     observation = controller.observer.observe_exactly(checkout)
     controller.keeper.keep(observation)
+    # Where the commits went, should somebody have switched to another branch of the same commit meanwhile.
+    branch = state.ref if observation.state is None else observation.state.ref
     recorded = controller.recorder.transact(
-        partial(_record_adoption, delegation=delegation, commit=commit, branch=state.ref, observation=observation)
+        partial(_record_adoption, delegation=delegation, commit=commit, branch=branch, observation=observation)
     )
     released = release_worktree(controller, recorded, kept_in=(commit,))
     files = _files_changed(controller, delegation)
-    return Adoption(released, state.ref, commit, files, was_contained=commit == state.head)
+    return Adoption(released, branch, commit, files, was_contained=commit == state.head)
 
 
 def discard(controller: Controller, delegation: Delegation) -> Delegation:
@@ -214,6 +218,17 @@ def _require_adoptable(delegation: Delegation, *, is_forced: bool) -> str:
             details={"delegation_id": delegation.id, "status": str(delegation.status)},
         )
     return delegation.result_commit
+
+
+def _require_descent(delegation: Delegation, location: RepositoryLocation, result: str) -> None:
+    """Refuse a result that goes back before its base: a merge would keep what the worker gave up."""
+    base = delegation.base_commit
+    if base is not None and not is_ancestor(location, base, result):
+        raise AdoptionRefused(
+            f"The commits of {_shown(delegation)} do not descend from its base {base[:12]}, so a merge may not bring "
+            "what its files show. Your branch and files are unchanged.",
+            details={"delegation_id": delegation.id, "base_commit": base, "result_commit": result},
+        )
 
 
 def _require_branch(observation: Observation, checkout: Path) -> RepositoryState:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from bridge.control import store as rows
+from bridge.control.contents.store import stamped_dirty_hashes
 from bridge.control.notices import Tell, log_notice
 from bridge.foundation.clock import Clock, format_timestamp
 from bridge.foundation.config import Settings, SnapshotMode
@@ -201,7 +201,7 @@ def prune_contents(store: Store, settings: Settings, clock: Clock) -> PruneRepor
         If a store cannot be pruned; calling again goes on where it stopped.
     """
     with store.read() as connection:
-        needed = rows.stamped_dirty_hashes(connection)
+        needed = stamped_dirty_hashes(connection)
         # The entry of a young one may be about to be written.
         young = format_timestamp(clock.now() - timedelta(seconds=ORPHAN_GRACE_SECONDS))
         kept = kept_manifests(connection, before=young)

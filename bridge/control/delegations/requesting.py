@@ -24,13 +24,13 @@ from bridge.agents.policy import (
     WriteMode,
 )
 from bridge.agents.policy_input import PolicyInput
-from bridge.control import store as rows
-from bridge.control.bases import DirtyMode, base_facts, carry, dirty_mode_for, require_base
-from bridge.control.changing import change_delegation
 from bridge.control.controller import Controller
-from bridge.control.delegation import Delegation, DelegationStatus, Request, plan_cursor
-from bridge.control.evidence import require_count, resolve_all
-from bridge.control.lost import is_lost
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.bases import DirtyMode, base_facts, carry, dirty_mode_for, require_base
+from bridge.control.delegations.changing import change_delegation
+from bridge.control.delegations.evidence import require_count, resolve_all
+from bridge.control.delegations.lost import is_lost
+from bridge.control.delegations.model import Delegation, DelegationStatus, Request, plan_cursor
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.models import EntryDraft
 from bridge.foundation.errors import BridgeError

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from bridge.agents import store as agents
 from bridge.agents.models import ORCHESTRATOR_ROLE, Agent
 from bridge.agents.policy import ORCHESTRATOR_DEPTH, PolicyLimits
-from bridge.control.bases import DirtyMode
 from bridge.control.controller import Controller
-from bridge.control.delegation import Request
+from bridge.control.delegations.bases import DirtyMode
+from bridge.control.delegations.model import Request
+from bridge.control.delegations.requesting import Orchestration, check_startable
 from bridge.control.recording import RecordingTransaction
-from bridge.control.requesting import Orchestration, check_startable
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import NewSession
 from bridge.workspaces.models import Workspace
@@ -27,7 +27,7 @@ PLAN_HARNESS = "plan"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What an orchestration begins with; see :class:`bridge.control.plans.PlanRequest` for the fields."""
+    """What an orchestration begins with; see :class:`bridge.control.plans.scheduling.PlanRequest` for the fields."""
 
     workspace: Workspace
     session_id: str | None
@@ -45,7 +45,7 @@ def begin(controller: Controller, start: Start) -> Orchestration:
     SessionNotFound
         If the given session does not exist.
     BaseUnavailable, UncommittedWork, ReferenceNotFound, InvalidOutputSchema, …
-        What :func:`bridge.control.requesting.check_startable` raises; nothing is recorded then.
+        What :func:`bridge.control.delegations.requesting.check_startable` raises; nothing is recorded then.
     """
     if start.session_id is not None:
         with controller.store.read() as connection:

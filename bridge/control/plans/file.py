@@ -18,9 +18,9 @@ from bridge.adapters.registry import DEFAULT_HARNESS
 from bridge.agents.ownership import normalise
 from bridge.agents.policy import WriteMode
 from bridge.control.errors import InvalidPlan
-from bridge.control.plancheck import Problem, Problems, check_workers
-from bridge.control.planschemas import read_output_schema
-from bridge.control.tomlindex import line_index
+from bridge.control.plans.checking import Problem, Problems, check_workers
+from bridge.control.plans.outputschemas import read_output_schema
+from bridge.control.plans.tomlindex import line_index
 from bridge.foundation.canonical import MAX_INTEGER, MIN_INTEGER
 from bridge.foundation.hashing import digest_hex
 from bridge.semantics.schemas import field_errors, load_schema, validator

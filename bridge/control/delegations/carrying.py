@@ -16,16 +16,16 @@ from bridge.adapters.base import FailureClass
 from bridge.agents import store as agents
 from bridge.agents.models import Agent
 from bridge.agents.policy import WriteMode
-from bridge.control import store as rows
-from bridge.control.changing import change_delegation
-from bridge.control.concluding import Inspected, conclude, inspect
 from bridge.control.controller import Controller
-from bridge.control.delegation import Delegation, DelegationStatus
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.changing import change_delegation
+from bridge.control.delegations.concluding import Inspected, conclude, inspect
+from bridge.control.delegations.model import Delegation, DelegationStatus
+from bridge.control.delegations.releasing import release_worktree
+from bridge.control.delegations.requesting import Approved, Orchestration
+from bridge.control.delegations.settlement import AttemptOutcome, GitFacts
+from bridge.control.delegations.working import Assigned, work
 from bridge.control.recording import RecordingTransaction
-from bridge.control.releasing import release_worktree
-from bridge.control.requesting import Approved, Orchestration
-from bridge.control.settlement import AttemptOutcome, GitFacts
-from bridge.control.working import Assigned, work
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.errors import BridgeError
 from bridge.git.commits import preserve

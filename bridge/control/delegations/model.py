@@ -217,6 +217,18 @@ class Attempt:
         }
 
 
+class PlanStatus(StrEnum):
+    """Where the run of a plan stands."""
+
+    RUNNING = "running"
+    #: Every worker completed.
+    COMPLETED = "completed"
+    #: It came to its end, and some worker did not complete.
+    INCOMPLETE = "incomplete"
+    #: It was stopped, or its controller was lost.
+    INTERRUPTED = "interrupted"
+
+
 @dataclass(frozen=True, slots=True)
 class PlanRun:
     """One run of a plan file."""

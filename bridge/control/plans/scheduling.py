@@ -13,17 +13,14 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from bridge.agents.policy import Considered, DelegationRequest, PolicyLimits, Verdict, select_runnable
-from bridge.control import store as rows
-from bridge.control.bases import DirtyMode
-from bridge.control.changing import close_unstarted, finish_plan
 from bridge.control.controller import Controller
-from bridge.control.delegation import Delegation, DelegationStatus, PlanRun, Request
-from bridge.control.delegations import carry_out
-from bridge.control.orchestrating import Start, begin
-from bridge.control.planfile import Plan
-from bridge.control.progress import Progress, ProgressSink, ignore_progress
-from bridge.control.recording import RecordingTransaction
-from bridge.control.requesting import (
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.bases import DirtyMode
+from bridge.control.delegations.carrying import carry_out
+from bridge.control.delegations.changing import close_unstarted, finish_plan
+from bridge.control.delegations.model import Delegation, DelegationStatus, PlanRun, PlanStatus, Request
+from bridge.control.delegations.orchestrating import Start, begin
+from bridge.control.delegations.requesting import (
     Approved,
     Orchestration,
     ask,
@@ -31,14 +28,14 @@ from bridge.control.requesting import (
     policy_facts,
     policy_request,
 )
+from bridge.control.plans.file import Plan
+from bridge.control.plans.progress import Progress, ProgressSink, ignore_progress
+from bridge.control.recording import RecordingTransaction
 from bridge.control.taskgroups import sole_error_group
 from bridge.conversations.models import EntryDraft
 from bridge.workspaces.models import Workspace
 from bridge.workspaces.store import save_state
 
-COMPLETED = "completed"
-INCOMPLETE = "incomplete"
-INTERRUPTED = "interrupted"
 #: How often a run looks again at what only another run's end can free.
 ELSEWHERE_POLL_SECONDS = 1.0
 
@@ -164,7 +161,7 @@ async def run_plan(
     Raises
     ------
     BaseUnavailable, UncommittedWork, ReferenceNotFound, InvalidOutputSchema, …
-        What :func:`bridge.control.orchestrating.begin` raises; nothing is recorded or started then.
+        What :func:`bridge.control.delegations.orchestrating.begin` raises; nothing is recorded or started then.
 
     Notes
     -----
@@ -184,6 +181,8 @@ async def run_plan(
     orchestration = orchestration.of_plan(run.id)
     reporter = _Reporter(controller, run.id, progress)
     reporter.tell("plan_started", None, run.status, f"{len(delegations)} workers", session_id=run.session_id)
+    for delegation in delegations:
+        reporter.task("task_queued", delegation)
     board = _Board(queue=list(delegations), requests=_policy_requests(orchestration, delegations))
     is_interrupted = True
     try:
@@ -288,7 +287,7 @@ def _record(orchestration: Orchestration, plan: PlanRequest) -> tuple[PlanRun, t
             label=plan.label,
             session_id=orchestration.session_id,
             path=plan.path,
-            status="running",
+            status=str(PlanStatus.RUNNING),
             created_at=moment,
             updated_at=moment,
         )
@@ -334,10 +333,13 @@ def _finish(
         for delegation in delegations:
             current = rows.require_delegation(connection, delegation.id)
             if current.status is DelegationStatus.QUEUED:
-                current = close_unstarted(recording, current, reason=INTERRUPTED, status=DelegationStatus.CANCELLED)
+                current = close_unstarted(
+                    recording, current, reason=str(PlanStatus.INTERRUPTED), status=DelegationStatus.CANCELLED
+                )
             final.append(current)
         is_completed = all(delegation.status is DelegationStatus.COMPLETED for delegation in final)
-        status = COMPLETED if is_completed else INTERRUPTED if is_interrupted else INCOMPLETE
+        ended = PlanStatus.INTERRUPTED if is_interrupted else PlanStatus.INCOMPLETE
+        status = str(PlanStatus.COMPLETED if is_completed else ended)
         return PlanOutcome(finish_plan(recording, run, status), tuple(final))
 
     return controller.recorder.transact(record)

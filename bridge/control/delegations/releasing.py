@@ -5,9 +5,9 @@ Blocking; run in a helper thread.
 
 from __future__ import annotations
 
-from bridge.control.changing import change_delegation
 from bridge.control.controller import Controller
-from bridge.control.delegation import AdoptionStatus, Delegation
+from bridge.control.delegations.changing import change_delegation
+from bridge.control.delegations.model import AdoptionStatus, Delegation
 from bridge.control.recording import RecordingTransaction
 from bridge.workspaces import checkouts
 from bridge.workspaces.models import Workspace, WorkspaceKind, WorkspaceStatus

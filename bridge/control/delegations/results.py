@@ -7,10 +7,10 @@ from typing import Any
 
 from bridge.adapters.base import Evidence
 from bridge.control.controller import Controller
+from bridge.control.delegations.evidence import resolve_evidence
+from bridge.control.delegations.tasks import find_task
 from bridge.control.errors import ReferenceNotFound, TaskNotFound, TaskStillOpen
-from bridge.control.evidence import resolve_evidence
 from bridge.control.standpoint import Standpoint, find_entry, find_session
-from bridge.control.tasks import find_task
 from bridge.conversations.errors import EntryNotFound, InvalidReference, SessionNotFound
 from bridge.foundation.canonical import parse_json
 from bridge.foundation.ids import split_entry_id
@@ -52,7 +52,7 @@ def resolve_result(
     ------
     ReferenceNotFound, ReferenceForeignSession, ReferenceNotAResult, ReferenceNotOnActiveBranch,
     ReferenceInvalidResult, UnsupportedSemanticVersion
-        As :func:`bridge.control.evidence.resolve_evidence`.
+        As :func:`bridge.control.delegations.evidence.resolve_evidence`.
     SessionNotFound, AmbiguousReference, TaskAmbiguous, TaskStillOpen
         If session or reference cannot be told, or the task has no result yet.
     """

@@ -8,17 +8,16 @@ from __future__ import annotations
 import structlog
 
 from bridge.agents.policy import WriteMode
-from bridge.control import store as rows
-from bridge.control.changing import close_unstarted, finish_plan
-from bridge.control.concluding import Inspected, conclude, inspect
 from bridge.control.controller import Controller
-from bridge.control.delegation import Attempt, Delegation, DelegationStatus
-from bridge.control.lost import lost_controllers
-from bridge.control.plans import COMPLETED, INTERRUPTED
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.changing import close_unstarted, finish_plan
+from bridge.control.delegations.concluding import Inspected, conclude, inspect
+from bridge.control.delegations.lost import lost_controllers
+from bridge.control.delegations.model import Attempt, Delegation, DelegationStatus, PlanStatus
+from bridge.control.delegations.releasing import release_worktree
+from bridge.control.delegations.settlement import AttemptOutcome, GitFacts
+from bridge.control.delegations.working import attempt_marker
 from bridge.control.recording import RecordingTransaction
-from bridge.control.releasing import release_worktree
-from bridge.control.settlement import AttemptOutcome, GitFacts
-from bridge.control.working import attempt_marker
 from bridge.foundation.errors import BridgeError
 from bridge.process.groups import DEFAULT_GRACE_SECONDS, end_group_blocking, end_marked_blocking
 from bridge.process.identity import Marker, ProcessIdentity
@@ -97,7 +96,7 @@ def _finish_lost_plans(controller: Controller, claimed: set[str | None]) -> None
             if plan.id not in claimed and not lost_controllers(connection, delegations):
                 continue
             is_completed = all(delegation.status is DelegationStatus.COMPLETED for delegation in delegations)
-            finish_plan(recording, plan, COMPLETED if is_completed else INTERRUPTED)
+            finish_plan(recording, plan, str(PlanStatus.COMPLETED if is_completed else PlanStatus.INTERRUPTED))
 
     with controller.store.read() as connection:
         is_any = bool(rows.running_plans(connection))

@@ -11,20 +11,20 @@ from typing import Any
 
 from bridge.agents import store as agents
 from bridge.agents.policy import WriteMode
-from bridge.control import store as rows
-from bridge.control.changing import change_delegation
 from bridge.control.controller import Controller
-from bridge.control.delegation import AdoptionStatus, Delegation, DelegationStatus
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.changing import change_delegation
+from bridge.control.delegations.evidence import RESULT_KIND
+from bridge.control.delegations.model import AdoptionStatus, Delegation, DelegationStatus
+from bridge.control.delegations.settlement import Assignment, AttemptOutcome, GitFacts, settle
 from bridge.control.errors import DuplicateTask
-from bridge.control.evidence import RESULT_KIND
 from bridge.control.recording import RecordingTransaction
-from bridge.control.settlement import Assignment, AttemptOutcome, GitFacts, settle
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import EntryDraft, stamp_to_json
 from bridge.conversations.store import get_entry
 from bridge.foundation.errors import BridgeError
 from bridge.git.commits import Preserved, preserve
-from bridge.git.history import changed_paths
+from bridge.git.history import changed_paths, is_ancestor
 from bridge.git.observe import Observation
 from bridge.git.paths import plain_path
 from bridge.git.repository import discover
@@ -65,7 +65,10 @@ def inspect(
             message=f"Work of task {delegation_id}, preserved by Bridge",
             timeout_seconds=timeout,
         )
-        changes = changed_paths(discover(worktree), base_commit, preserved.commit)
+        location = discover(worktree)
+        changes = changed_paths(location, base_commit, preserved.commit)
+        if not is_shared and not is_ancestor(location, base_commit, preserved.commit):
+            drift += (f"HEAD is at {preserved.head}, which does not descend from the base {base_commit}.",)
     except (BridgeError, OSError) as error:
         problem = error.message if isinstance(error, BridgeError) else str(error)
         return Inspected(GitFacts(base_commit, None, problem=problem), None, observation)

@@ -10,13 +10,13 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from bridge.control.bases import DirtyMode
 from bridge.control.controller import Controller
+from bridge.control.delegations.bases import DirtyMode
+from bridge.control.delegations.recovery import recover
 from bridge.control.errors import PlanUnreadable, RunStopped
-from bridge.control.planfile import MAX_PLAN_BYTES, Plan, load_plan
-from bridge.control.plans import PlanOutcome, request_of, run_plan
-from bridge.control.progress import ProgressSink, ignore_progress
-from bridge.control.recovery import recover
+from bridge.control.plans.file import MAX_PLAN_BYTES, Plan, load_plan
+from bridge.control.plans.progress import ProgressSink, ignore_progress
+from bridge.control.plans.scheduling import PlanOutcome, request_of, run_plan
 from bridge.control.sessions import initialise
 from bridge.control.standpoint import Standpoint, find_session
 from bridge.control.taskgroups import sole_error_group
@@ -59,7 +59,7 @@ async def run_plan_file(
     RunStopped
         If SIGTERM ended the run.
     SessionNotFound, BaseUnavailable, UncommittedWork, ReferenceNotFound, …
-        What :func:`bridge.control.plans.run_plan` raises; nothing is started then.
+        What :func:`bridge.control.plans.scheduling.run_plan` raises; nothing is started then.
     """
     await to_thread.run_sync(partial(recover, controller))
     workspace, plan, session_id = await to_thread.run_sync(partial(_prepare, controller, standpoint, request))
