@@ -113,7 +113,7 @@ def test_a_state_that_is_kept_is_not_read_again(open_desk, repository, monkeypat
     desk = open_desk()
     repository.write("a.txt", "changed\n")
     desk.append()
-    monkeypatch.setattr("bridge.git.contentstore.feed_git", None)
+    monkeypatch.setattr("bridge.git.contentstore.select", None)
     entry = desk.append()
     assert desk.contents(entry) == {b"a.txt": b"changed\n"}
 
