@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bridge.control.contents.restoring import behind_entry
 from bridge.control.controller import Controller
 from bridge.control.divergence import CheckoutStatus, SessionDivergence, checkout_status, session_divergence
-from bridge.control.restoring import behind_entry
 from bridge.control.standpoint import Standpoint, find_entry, find_session
 from bridge.foundation.ids import split_entry_id
 from bridge.git.paths import join, parse_path
@@ -105,7 +105,7 @@ def text_difference_to(
     Raises
     ------
     BridgeError
-        What :func:`difference_to` and :func:`bridge.control.restoring.behind_entry` raise.
+        What :func:`difference_to` and :func:`bridge.control.contents.restoring.behind_entry` raise.
     """
     found = difference_to(controller, standpoint, entry)
     if not found.report.changes:

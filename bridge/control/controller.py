@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Self
 
 import bridge
+from bridge.control.contents.keeping import Keeper
 from bridge.control.delegations import store as rows
-from bridge.control.keeping import Keeper
 from bridge.control.notices import Tell, log_notice
 from bridge.control.observing import Observer
 from bridge.control.recording import Recorder

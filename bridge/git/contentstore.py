@@ -15,45 +15,34 @@ import fcntl
 import os
 import secrets
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 
-from bridge.git.contents import DeadlinePassed, open_unfollowed
-from bridge.git.manifest import ContentKind
-from bridge.git.objects import CHUNK_BYTES, Blob, read_blobs
+from bridge.git.errors import GitFailed
+from bridge.git.looseobjects import LooseWriter
+from bridge.git.objects import Blob, read_blobs
 from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, feed_git, run_git
 from bridge.git.repository import RepositoryLocation
+from bridge.git.taking import Import, KeptObject, Selection, Wanted, read_whole, select
+
+__all__ = ["ContentStore", "KeptContents", "KeptObject", "Wanted"]
 
 #: Where the refs of kept contents are, in Bridge's own store.
 KEPT_NAMESPACE = "refs/bridge/kept/"
 #: Contents kept for one stamp; more, as a build folder that is not ignored has, are left out and marked so.
 MAX_KEPT_FILES = 10_000
+#: Up to so many new contents, and so many bytes of them (8 MiB), are written one by one and without starting git.
+MAX_LOOSE_FILES = 100
+MAX_LOOSE_BYTES = 8 * 1024 * 1024
 #: A ref that no row names is left alone for so long: its row may be about to be written.
 ORPHAN_GRACE_SECONDS = 3_600.0
 
 _LOCK_FILE = "bridge.lock"
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """One content to be kept: where it stands, and the SHA-256 (hex) that it had when it was stamped."""
-
-    path: bytes
-    digest: str
-    kind: ContentKind
-
-
-@dataclass(frozen=True, slots=True)
-class KeptObject:
-    """Where a content is in the store, and how long it is."""
-
-    object_id: str
-    size: int
+# Whatever the user's default is: refs of this repository are written by our own code too.
+_AS_FILES = ("-c", "init.defaultRefFormat=files")
 
 
 @dataclass(frozen=True)
@@ -131,20 +120,63 @@ class ContentStore:
         """
         self._ensure(location, timeout_seconds)
         deadline = time.monotonic() + timeout_seconds
-        taking = _Taking(os.fsencode(location.root), known, limit_bytes, deadline)
+        root = os.fsencode(location.root)
         ref = f"{KEPT_NAMESPACE}{label}/{secrets.token_hex(6)}"
-        with self._locked(fcntl.LOCK_SH), tempfile.TemporaryDirectory(prefix="bridge-marks-") as folder:
+        with self._locked(fcntl.LOCK_SH):
+            chosen = select(root, wanted, known, limit_bytes=limit_bytes, max_files=MAX_KEPT_FILES)
+            if len(chosen.new) <= MAX_LOOSE_FILES and chosen.new_bytes <= MAX_LOOSE_BYTES:
+                new = self._keep_loose(root, chosen, ref, int(moment), deadline)
+            else:
+                new = self._keep_packed(root, chosen, ref, int(moment), deadline)
+        held = chosen.held | new
+        return KeptContents(ref if held else None, held, chosen.over_limit, frozenset(chosen.changed))
+
+    def _keep_loose(
+        self, root: bytes, chosen: Selection, ref: str, moment: int, deadline: float
+    ) -> dict[str, KeptObject]:
+        """Keep a few small contents without starting git, which would take longer than the stamp itself."""
+        writer = LooseWriter(self.path)
+        held = [found.object_id for found in chosen.held.values()]
+        if not writer.are_loose(held):
+            self._require_objects(held, deadline)
+        new: dict[str, KeptObject] = {}
+        for size, content in chosen.new:
+            found = read_whole(root, content, size, deadline)
+            if found is None:
+                chosen.changed.add(content.digest)
+            else:
+                new[content.digest] = KeptObject(writer.write(b"blob", found), size)
+        ids = {digest: found.object_id for digest, found in (chosen.held | new).items()}
+        if ids:
+            writer.write_ref(ref, writer.write_commit(writer.write_tree(ids), moment))
+        return new
+
+    def _keep_packed(
+        self, root: bytes, chosen: Selection, ref: str, moment: int, deadline: float
+    ) -> dict[str, KeptObject]:
+        """Keep many or large contents in one pack, in bounded memory."""
+        incoming = Import(root, chosen, deadline)
+        with tempfile.TemporaryDirectory(prefix="bridge-marks-") as folder:
             marks = Path(folder) / "marks"
             feed_git(
                 [f"--git-dir={self.path}", "fast-import", "--quiet", "--done", f"--export-marks={marks}"],
-                taking.stream(wanted, ref, int(moment)),
+                incoming.stream(ref, moment),
                 cwd=self.path,
-                timeout_seconds=timeout_seconds,
+                timeout_seconds=max(deadline - time.monotonic(), 0.001),
             )
             ids = dict(line.split(" ") for line in marks.read_text("ascii").splitlines())
-        new = {digest: KeptObject(ids[f":{mark}"], size) for digest, (mark, size) in taking.taken.items()}
-        held = {digest: known[digest] for digest in taking.held} | new
-        return KeptContents(ref if held else None, held, taking.over_limit, frozenset(taking.changed))
+        return {digest: KeptObject(ids[f":{mark}"], size) for digest, (mark, size) in incoming.taken.items()}
+
+    def _require_objects(self, object_ids: Sequence[str], deadline: float) -> None:
+        output = run_git(
+            [f"--git-dir={self.path}", "cat-file", "--batch-check=%(objectname) %(objecttype)"],
+            cwd=self.path,
+            timeout_seconds=max(deadline - time.monotonic(), 0.001),
+            stdin="".join(f"{object_id}\n" for object_id in object_ids).encode(),
+        )
+        present = {line.partition(" ")[0] for line in output.text.splitlines() if line.endswith(" blob")}
+        if not present.issuperset(object_ids):
+            raise GitFailed(f"Contents that were kept in {str(self.path)!r} are not there any more.")
 
     def read(
         self,
@@ -252,7 +284,16 @@ class ContentStore:
         made = Path(tempfile.mkdtemp(prefix=".new-", dir=self.path.parent))
         try:
             run_git(
-                ["init", "--quiet", "--bare", "--template=", f"--object-format={form}", str(made)],
+                [
+                    "-c",
+                    "init.defaultRefFormat=files",
+                    "init",
+                    "--quiet",
+                    "--bare",
+                    "--template=",
+                    f"--object-format={form}",
+                    made,
+                ],
                 cwd=self.path.parent,
                 timeout_seconds=timeout_seconds,
             )
@@ -260,113 +301,3 @@ class ContentStore:
                 made.rename(self.path)
         finally:
             shutil.rmtree(made, ignore_errors=True)
-
-
-class _Taking:
-    """One import: what goes to git, and what became of each content."""
-
-    def __init__(self, root: bytes, known: Mapping[str, KeptObject], limit_bytes: int, deadline: float) -> None:
-        self._root = root
-        self._known = known
-        self._remaining = limit_bytes
-        self._deadline = deadline
-        self._marks = 0
-        self.taken: dict[str, tuple[int, int]] = {}
-        self.held: set[str] = set()
-        self.over_limit: dict[str, int] = {}
-        self.changed: set[str] = set()
-
-    def stream(self, wanted: Sequence[Wanted], ref: str, moment: int) -> Iterator[bytes]:
-        """Yield the input of ``git fast-import``: the blobs, then a commit that holds those that are right."""
-        yield b"feature done\n"
-        for size, content in self._sized(wanted):
-            if size > self._remaining or len(self.taken) + len(self.held) >= MAX_KEPT_FILES:
-                self.over_limit[content.digest] = size
-            elif content.digest in self._known:
-                self.held.add(content.digest)
-                self._remaining -= size
-            else:
-                yield from self._blob(content, size)
-        if self.taken or self.held:
-            yield f"commit {ref}\ncommitter Bridge <bridge@localhost> {moment} +0000\ndata 0\n".encode()
-            for digest in sorted(self.taken.keys() | self.held):
-                source = self._known[digest].object_id if digest in self.held else f":{self.taken[digest][0]}"
-                # A folder level, so that a change among thousands does not rewrite one long tree.
-                yield f"M 100644 {source} {digest[:2]}/{digest[2:]}\n".encode()
-        yield b"done\n"
-
-    def _sized(self, wanted: Sequence[Wanted]) -> list[tuple[int, Wanted]]:
-        """Return each content once, with its size, in the order of sizes; what is gone is noted."""
-        sizes: dict[str, tuple[int, Wanted]] = {}
-        for content in wanted:
-            if content.digest in sizes:
-                continue
-            known = self._known.get(content.digest)
-            try:
-                size = os.lstat(self._root + b"/" + content.path).st_size if known is None else known.size
-            except OSError:
-                self.changed.add(content.digest)
-                continue
-            sizes[content.digest] = (size, content)
-        self.changed -= sizes.keys()  # gone in one place, still there in another
-        return sorted(sizes.values(), key=lambda pair: (pair[0], pair[1].path))
-
-    def _blob(self, content: Wanted, size: int) -> Iterator[bytes]:
-        with contextlib.ExitStack() as stack:
-            source = _open(stack, self._root + b"/" + content.path, content.kind, size)
-            if source is None:
-                self.changed.add(content.digest)
-                return
-            self._marks += 1
-            digest = sha256()
-            yield f"blob\nmark :{self._marks}\ndata {size}\n".encode()
-            for chunk in _exactly(source, size, self._deadline):
-                digest.update(chunk)
-                yield chunk
-        yield b"\n"
-        if digest.hexdigest() == content.digest:
-            self.taken[content.digest] = (self._marks, size)
-            self._remaining -= size
-        else:  # the blob stays without a name, and goes with the next gc
-            self.changed.add(content.digest)
-
-
-def _open(stack: contextlib.ExitStack, absolute: bytes, kind: ContentKind, size: int) -> Iterator[bytes] | None:
-    """Return what stands at a path in chunks, or None if it is not what was listed any more."""
-    try:
-        if kind is ContentKind.LINK:
-            return iter([os.readlink(absolute)])
-        descriptor = open_unfollowed(absolute)
-    except OSError:
-        return None
-    stack.callback(os.close, descriptor)
-    found = os.fstat(descriptor)
-    return _chunks(descriptor) if stat.S_ISREG(found.st_mode) and found.st_size == size else None
-
-
-def _chunks(descriptor: int) -> Iterator[bytes]:
-    while True:
-        try:
-            chunk = os.read(descriptor, CHUNK_BYTES)
-        except OSError:  # what cannot be read ends here, and will not have the digest
-            return
-        if not chunk:
-            return
-        yield chunk
-
-
-def _exactly(chunks: Iterator[bytes], size: int, deadline: float) -> Iterator[bytes]:
-    """Yield exactly as many bytes as were announced: the rest of a file that shrank is filled up, and then no match."""
-    remaining = size
-    for chunk in chunks:
-        if time.monotonic() > deadline:
-            raise DeadlinePassed
-        part = chunk[:remaining]
-        remaining -= len(part)
-        yield part
-        if not remaining:
-            break
-    while remaining:
-        part = bytes(min(remaining, CHUNK_BYTES))
-        remaining -= len(part)
-        yield part

@@ -17,7 +17,7 @@ def diff(
     entry: Annotated[str, typer.Argument(help="Entry, as id, tail (9f3a.31), number, label; @ for the head.")],
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PATH]...", help="With --patch: only these files, and what is in these folders."),
+        typer.Argument(help="With --patch: only these files, and what is in these folders."),
     ] = None,
     *,
     patch: Annotated[bool, typer.Option("--patch", help="Show the text that differs, where it is known.")] = False,

@@ -11,7 +11,7 @@ from bridge.cli.command import command
 from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
-    from bridge.control.restoring import Restored
+    from bridge.control.contents.restoring import Restored
 
 #: Unknown paths that are listed one by one; ``--json`` has more.
 MAX_SHOWN_MISSING = 200
@@ -35,7 +35,7 @@ def files(
     Ignored files are in no stamp. Remove the worktree with: git worktree remove PATH
     """
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.restoring import restore_files
+    from bridge.control.contents.restoring import restore_files
 
     with open_existing(cli) as controller:
         done = restore_files(controller, standpoint_of(cli), entry, cli.directory / Path(into))

@@ -19,7 +19,7 @@ from bridge.control.delegations.model import (
 from bridge.foundation.canonical import canonical_text, parse_json
 from bridge.foundation.redaction import redact, redact_text
 from bridge.process.identity import ProcessIdentity
-from bridge.storage.tables import attempts, controllers, delegations, plans, repository_states, session_entries
+from bridge.storage.tables import attempts, controllers, delegations, plans
 
 
 def add_controller(
@@ -229,13 +229,6 @@ def list_attempts(connection: Connection, delegation_id: str) -> list[Attempt]:
     """Return the attempts of a delegation in order."""
     query = select(attempts).where(attempts.c.delegation_id == delegation_id).order_by(attempts.c.number)
     return [Attempt(**row._mapping) for row in connection.execute(query)]  # noqa: SLF001 - the documented way
-
-
-def stamped_dirty_hashes(connection: Connection) -> frozenset[str]:
-    """Return the dirty hash of every state that an entry is stamped with."""
-    stamped = select(session_entries.c.state_digest)
-    query = select(repository_states.c.dirty_hash).where(repository_states.c.state_digest.in_(stamped)).distinct()
-    return frozenset(connection.execute(query).scalars())
 
 
 def _plan(row: Row[Any]) -> PlanRun:

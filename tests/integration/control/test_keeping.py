@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bridge.control.contents.keeping import content_store, prune_contents
 from bridge.control.controller import Controller
-from bridge.control.keeping import content_store, prune_contents
 from bridge.control.sessions import AppendRequest, SessionRequest, append_entry, start_session
 from bridge.control.standpoint import Standpoint
 from bridge.foundation.clock import FixedClock, SystemClock
@@ -113,7 +113,7 @@ def test_a_state_that_is_kept_is_not_read_again(open_desk, repository, monkeypat
     desk = open_desk()
     repository.write("a.txt", "changed\n")
     desk.append()
-    monkeypatch.setattr("bridge.git.contentstore.feed_git", None)
+    monkeypatch.setattr("bridge.git.contentstore.select", None)
     entry = desk.append()
     assert desk.contents(entry) == {b"a.txt": b"changed\n"}
 

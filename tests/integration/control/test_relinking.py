@@ -8,9 +8,9 @@ import shutil
 import pytest
 
 from bridge.control.comparing import status_here, status_of, text_difference_to
+from bridge.control.contents.restoring import restore_files
 from bridge.control.controller import Controller
 from bridge.control.relinking import relink_candidates, relink_workspace
-from bridge.control.restoring import restore_files
 from bridge.control.sessions import AppendRequest, SessionRequest, append_entry, initialise, start_session
 from bridge.control.standpoint import Standpoint
 from bridge.foundation.clock import SystemClock
@@ -149,7 +149,8 @@ def test_a_new_clone_is_known_by_its_root_commit(desk, repository, moved, tmp_pa
     repository.git("branch", "published")
     repository.commit("never pushed", c="c\n")
     desk.append()
-    repository.git("clone", "-q", "-b", "published", "--single-branch", str(repository.path), str(moved))
+    url = f"file://{repository.path}"
+    repository.git("clone", "-q", "-b", "published", "--single-branch", url, str(moved))
     shutil.rmtree(repository.path)
     done = relink_workspace(desk.controller, moved)
     assert done.proof.stamped_head is None

@@ -12,6 +12,7 @@ import bridge.git.contentstore as module
 from bridge.git.contentstore import ContentStore, KeptObject, Wanted
 from bridge.git.errors import GitFailed
 from bridge.git.manifest import ContentKind
+from bridge.git.process import run_git
 from bridge.git.repository import discover
 
 MIB = 1024 * 1024
@@ -194,9 +195,69 @@ def test_many_small_and_one_large_file(repository, store, keep):
     assert all(digest_of(content) == digest for digest, content in contents(store, kept).items())
 
 
-def test_a_repository_with_sha256_objects(tmp_path, look, store):
-    from bridge.git.process import run_git
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_what_is_written_is_what_git_would_write(repository, store, keep, monkeypatch, is_packed):
+    if is_packed:
+        monkeypatch.setattr(module, "MAX_LOOSE_FILES", 0)
+    for number in range(40):
+        repository.write(f"many/{number}", f"{number}\n")
+    repository.write("empty", b"")
+    kept = keep()
+    assert fsck(store) == []
+    assert all(
+        run_git(["hash-object", "-t", "blob", "--stdin"], cwd=store.path, stdin=content).text
+        == kept.objects[digest].object_id
+        for digest, content in contents(store, kept).items()
+    )
+    tree = run_git([f"--git-dir={store.path}", "rev-parse", f"{kept.ref}^{{tree}}"], cwd=store.path).text
+    monkeypatch.setattr(module, "MAX_LOOSE_FILES", 0 if not is_packed else 100)
+    other = ContentStore(store.path.parent / "other")
+    again = other.keep(
+        discover(repository.path), wanted_of_all(kept, repository), {}, label="d", limit_bytes=MIB, moment=LONG_AGO
+    )
+    assert run_git([f"--git-dir={other.path}", "rev-parse", f"{again.ref}^{{tree}}"], cwd=other.path).text == tree
 
+
+def fsck(store):
+    told = run_git([f"--git-dir={store.path}", "fsck", "--strict", "--full"], cwd=store.path)
+    return [line for line in (told.stdout + told.stderr).splitlines() if b"unborn branch" not in line]
+
+
+def wanted_of_all(kept, repository):
+    names = [path for path in repository.path.rglob("*") if path.is_file() and ".git" not in path.parts]
+    found = [
+        Wanted(bytes(path.relative_to(repository.path)), digest_of(path.read_bytes()), ContentKind.FILE)
+        for path in names
+    ]
+    return [wanted for wanted in found if wanted.digest in kept.objects]
+
+
+def test_contents_that_a_gc_packed_are_held_again(repository, store, keep):
+    repository.write("one", "one\n")
+    first = keep()
+    with store.locked():
+        store.collect()
+    repository.write("two", "two\n")
+    second = keep(first.objects)
+    assert set(contents(store, second).values()) == {b"one\n", b"two\n"}
+    assert fsck(store) == []
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_edge_between_loose_and_packed(repository, store, keep, monkeypatch, count):
+    monkeypatch.setattr(module, "MAX_LOOSE_FILES", 2)
+    monkeypatch.setattr(module, "feed_git", None)
+    for number in range(count):
+        repository.write(f"n{number}", f"{number}\n")
+    if count <= 2:
+        assert len(keep().objects) == count
+        monkeypatch.setattr(module, "MAX_LOOSE_BYTES", 1)
+        repository.write("m", "m\n")
+    with pytest.raises(TypeError):
+        keep()
+
+
+def test_a_repository_with_sha256_objects(tmp_path, look, store):
     path = tmp_path / "sha256"
     run_git(["init", "-q", "--object-format=sha256", str(path)], cwd=tmp_path)
     (path / "a").write_text("a\n")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bridge.control.contents.keeping import content_store
 from bridge.control.controller import Controller
-from bridge.control.keeping import content_store
 from bridge.control.standpoint import Standpoint, find_entry
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import Entry

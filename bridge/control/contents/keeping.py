@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from bridge.control.delegations import store as rows
+from bridge.control.contents.store import stamped_dirty_hashes
 from bridge.control.notices import Tell, log_notice
 from bridge.foundation.clock import Clock, format_timestamp
 from bridge.foundation.config import Settings, SnapshotMode
@@ -113,7 +114,9 @@ class Keeper:
             kept = self._taken(observation, wanted, {}, key)
         state = _state_of(kept, key, self._settings.snapshot_limit_bytes)
         moment = format_timestamp(self._clock.now())
-        self._store.write(lambda tx: save_kept_state(tx, state, kept.objects, moment))
+        # Not waited for: the entry's own write comes after it, and shares its flush to the disk.
+        written = self._store.submit(lambda tx: save_kept_state(tx, state, kept.objects, moment))
+        written.add_done_callback(self._tell_if_failed)
         if state.status is KeptStatus.OVER_LIMIT:
             self._tell(
                 f"{state.omitted_count} of {state.omitted_count + state.kept_count} contents behind this stamp were "
@@ -122,6 +125,15 @@ class Keeper:
                 details=state.to_json(),
             )
         return state
+
+    def _tell_if_failed(self, written: Future[None]) -> None:
+        error = None if written.cancelled() else written.exception()
+        if error is not None:
+            self._tell(
+                f"the contents behind a stamp were not recorded: {error}",
+                code="snapshot_failed",
+                details={"why": str(error)},
+            )
 
     def _taken(
         self, observation: Observation, wanted: list[Wanted], known: Mapping[str, KeptObject], key: tuple[str, str]
@@ -201,7 +213,7 @@ def prune_contents(store: Store, settings: Settings, clock: Clock) -> PruneRepor
         If a store cannot be pruned; calling again goes on where it stopped.
     """
     with store.read() as connection:
-        needed = rows.stamped_dirty_hashes(connection)
+        needed = stamped_dirty_hashes(connection)
         # The entry of a young one may be about to be written.
         young = format_timestamp(clock.now() - timedelta(seconds=ORPHAN_GRACE_SECONDS))
         kept = kept_manifests(connection, before=young)
