@@ -44,6 +44,11 @@ class Settings:
     def tasks(self) -> Path:
         return self.home / "tasks"
 
+    @property
+    def digests(self) -> Path:
+        """Where digests of file contents are remembered; losing it costs reading the files once more."""
+        return self.home / "digests"
+
 
 def state_directory(environment: Mapping[str, str]) -> Path:
     """Return the state directory of an environment; looks at nothing on the disk.

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from hashlib import sha256
 
+from bridge.git.digestcache import DigestCache, Digests, Identity, identity_of, is_settled
 from bridge.git.manifest import ContentKind
 
 #: Bytes of a file that are in memory at a time.
@@ -45,11 +46,69 @@ class DeadlinePassed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What stands at a path: ``kind`` FILE or LINK, its SHA-256 (hex), and its permission and type bits."""
+    """What stands at a path: ``kind`` FILE or LINK, its SHA-256 (hex), and its permission and type bits.
+
+    ``identity`` is what the file system said of the file after it was read; None for a symlink.
+    """
 
     kind: ContentKind
     digest: bytes
     mode: int
+    identity: Identity | None = None
+
+
+class ContentReader:
+    """Digests what stands at paths of one worktree, with or without a memory of earlier readings.
+
+    Parameters
+    ----------
+    root
+        The top level, absolute.
+    deadline
+        Reading of :func:`time.monotonic` after which reading stops.
+    cache
+        Remembers digests; None means that every file is read.
+    is_relying
+        Whether remembered digests are used; if not, every file is read and remembered anew.
+    """
+
+    def __init__(
+        self, root: bytes, deadline: float, cache: DigestCache | None = None, *, is_relying: bool = True
+    ) -> None:
+        self._root = root
+        self._prefix = root + b"/"
+        self._deadline = deadline
+        self._cache = cache
+        self._known: Digests = {}
+        self._kept: dict[bytes, tuple[Identity, bytes]] = {}
+        self._has_news = False
+        self._started_ns = 0
+        if cache is not None:
+            self._started_ns = cache.now_ns()
+            self._known = cache.recall(root)
+        self._usable: Digests = self._known if is_relying else {}
+
+    def content(self, path: bytes) -> Content:
+        """Return what stands at a path. Raises as :func:`digest_content`."""
+        known = self._usable.get(path)
+        if known is not None:
+            try:
+                status = os.lstat(self._prefix + path)
+            except OSError:
+                return digest_content(self._root, path, self._deadline)  # which tells what is the matter
+            if identity_of(status) == known[0]:
+                self._kept[path] = known
+                return Content(ContentKind.FILE, known[1], status.st_mode)
+        found = digest_content(self._root, path, self._deadline)
+        if self._cache is not None and found.identity is not None and is_settled(found.identity, self._started_ns):
+            self._kept[path] = (found.identity, found.digest)
+            self._has_news = True
+        return found
+
+    def remember(self) -> None:
+        """Let the cache have the digests of all paths asked for, which are all that git lists, and forget others."""
+        if self._cache is not None and (self._has_news or len(self._kept) != len(self._known)):
+            self._cache.remember(self._root, self._kept)
 
 
 def digest_content(root: bytes, path: bytes, deadline: float) -> Content:
@@ -114,7 +173,7 @@ def _read_file(descriptor: int, path: bytes, deadline: float) -> Content | None:
     # A change of mode, owner or content moves the change time; the size is compared for writers within one tick.
     if size != before.st_size or after.st_size != size or after.st_ctime_ns != before.st_ctime_ns:
         return None
-    return Content(ContentKind.FILE, digest.encode(), after.st_mode)
+    return Content(ContentKind.FILE, digest.encode(), after.st_mode, identity_of(after))
 
 
 def _digest_descriptor(descriptor: int, size: int, deadline: float) -> tuple[str, int]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from bridge.foundation.clock import Clock, format_timestamp
 from bridge.foundation.hashing import digest_hex
 from bridge.git import contents, porcelain
+from bridge.git.digestcache import DigestCache
 from bridge.git.errors import GitFailed, GitMissing, GitTimedOut, NotARepository
 from bridge.git.manifest import ABSENT_MODE, ContentKind, Manifest, ManifestRow
 from bridge.git.meaning import MeaningSettings, meaning_settings
@@ -138,6 +139,8 @@ class _Run:
 
     deadline: float
     timeout_seconds: float
+    digests: DigestCache | None = None
+    is_relying: bool = True
     environment: dict[str, str] = field(default_factory=child_environment)
     #: Where the outermost repository is, once that is known.
     location: RepositoryLocation | None = None
@@ -158,6 +161,8 @@ def observe(
     clock: Clock,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     include_unobserved: bool = False,
+    digests: DigestCache | None = None,
+    read_all: bool = False,
 ) -> Observation:
     """Return the exact state of the worktree that ``path`` lies in, or why it cannot be told; never raises for it.
 
@@ -169,9 +174,13 @@ def observe(
         Time limit of the whole observation.
     include_unobserved
         Also list what the index hides (assume-unchanged, skip-worktree); one more git call unless remembered.
+    digests
+        Remembers the digests of files; without it every listed file is read.
+    read_all
+        Read every listed file although a digest is remembered, and remember the new one.
     """
     observed_at = clock.now()
-    run = _Run(time.monotonic() + timeout_seconds, timeout_seconds)
+    run = _Run(time.monotonic() + timeout_seconds, timeout_seconds, digests, not read_all)
     if path is None or not os.path.exists(path):
         detail = None if path is None else f"{str(path)!r} does not exist"
         return Observation(None, None, observed_at, UnknownReason.NO_PATH, detail=detail)
@@ -254,7 +263,10 @@ def _look(folder: Path, run: _Run, *, depth: int) -> _Seen:
             is_stable, previous = output == previous, output
             status = porcelain.parse_status(output)
             root = os.fsencode(location.root)
-            rows = [_row(root, row, run, settings=settings, depth=depth, is_stable=is_stable) for row in status.rows]
+            reader = contents.ContentReader(root, run.deadline, run.digests, is_relying=run.is_relying)
+            reading = _Reading(root, reader, run, settings, depth, is_stable)
+            rows = [_row(row, reading) for row in status.rows]
+            reader.remember()
             return _Seen(location, status, Manifest.of(rows), settings, operation)
         except (GitFailed, GitTimedOut, GitMissing) as error:
             raise _from_git(error, run) from error
@@ -333,16 +345,20 @@ def _check_warnings(stderr: bytes) -> None:
         raise _Unknown(UnknownReason.GIT_FAILED, detail=stderr_tail(doubt[0]))
 
 
-def _row(
-    root: bytes,
-    row: porcelain.StatusRow,
-    run: _Run,
-    *,
-    settings: MeaningSettings,
-    depth: int,
-    is_stable: bool,
-) -> ManifestRow:
-    kind, digest, mode = _content(root, row, run, settings=settings, depth=depth, is_stable=is_stable)
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What all rows of one reading share; ``is_stable`` if git has now said the same twice."""
+
+    root: bytes
+    reader: contents.ContentReader
+    run: _Run
+    settings: MeaningSettings
+    depth: int
+    is_stable: bool
+
+
+def _row(row: porcelain.StatusRow, reading: _Reading) -> ManifestRow:
+    kind, digest, mode = _content(row, reading)
     return ManifestRow(
         row.path,
         row.index_status,
@@ -356,25 +372,17 @@ def _row(
     )
 
 
-def _content(
-    root: bytes,
-    row: porcelain.StatusRow,
-    run: _Run,
-    *,
-    settings: MeaningSettings,
-    depth: int,
-    is_stable: bool,
-) -> tuple[ContentKind, bytes, bytes]:
+def _content(row: porcelain.StatusRow, reading: _Reading) -> tuple[ContentKind, bytes, bytes]:
     """Return what stands at a listed path: kind, digest and mode."""
     if row.worktree_mode == ABSENT_MODE:
         return ContentKind.ABSENT, b"", ABSENT_MODE
     if row.worktree_mode == _REPOSITORY_MODE or row.is_nested:
-        kind, digest = _nested(root, row, run, depth=depth + 1)
+        kind, digest = _nested(reading.root, row, reading.run, depth=reading.depth + 1)
         return kind, digest, _REPOSITORY_MODE
     try:
-        found = contents.digest_content(root, row.path, run.deadline)
+        found = reading.reader.content(row.path)
     except contents.ContentVanished:
-        if is_stable and row.worktree_status == b".":
+        if reading.is_stable and row.worktree_status == b".":
             # git said twice that the disk agrees with the index where there is no file: skip-worktree or
             # assume-unchanged. It is absent, and that is what the row says.
             return ContentKind.ABSENT, b"", row.worktree_mode
@@ -383,7 +391,7 @@ def _content(
         return found.kind, found.digest, row.worktree_mode
     if found.kind is ContentKind.LINK:
         return found.kind, found.digest, _LINK_MODE
-    return found.kind, found.digest, _FILE_MODES[bool(settings.has_file_mode and found.mode & 0o100)]
+    return found.kind, found.digest, _FILE_MODES[bool(reading.settings.has_file_mode and found.mode & 0o100)]
 
 
 def _nested(root: bytes, row: porcelain.StatusRow, run: _Run, *, depth: int) -> tuple[ContentKind, bytes]:
