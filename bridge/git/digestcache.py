@@ -27,6 +27,8 @@ from heapq import nlargest
 from pathlib import Path
 from typing import Final, Protocol
 
+from bridge.git.manifest import Manifest, ManifestRow
+
 #: How much older than now a file's times must be, in nanoseconds: more than the coarsest tick of a file system
 #: that keeps parts of seconds, and some for a file server whose clock is behind.
 SETTLING_NS: Final = 2_000_000_000
@@ -54,6 +56,38 @@ _RECORD = struct.Struct(">QQQqqI32s")
 Identity = tuple[int, int, int, int, int, int]
 #: Identity and digest (SHA-256, lower-case hex) by path in the worktree.
 Digests = Mapping[bytes, tuple[Identity, bytes]]
+#: Row and identity by the line in which git listed the path; no identity where the line alone says it all.
+Rows = Mapping[bytes, tuple[Identity | None, ManifestRow]]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is remembered of one worktree.
+
+    Parameters
+    ----------
+    digests
+        Of the files that git listed.
+    rows
+        Whole rows, which spare making them again; in memory only.
+    settings_digest
+        The settings under which the rows were made.
+    manifest
+        Of the last observation.
+    """
+
+    digests: Digests = field(default_factory=dict)
+    rows: Rows = field(default_factory=dict)
+    settings_digest: str | None = None
+    manifest: Manifest | None = None
+
+    @property
+    def size(self) -> int:
+        """How many files and rows this is about."""
+        return max(len(self.digests), len(self.rows))
+
+
+_NOTHING: Final = Memory()
 
 
 def identity_of(status: os.stat_result) -> Identity:
@@ -85,16 +119,16 @@ class DigestCache(Protocol):
     def now_ns(self) -> int:
         """Return the wall clock, by which files have their times."""
 
-    def recall(self, root: bytes) -> Digests:
+    def recall(self, root: bytes) -> Memory:
         """Return what is remembered of a worktree; not to be changed by the caller."""
 
-    def remember(self, root: bytes, digests: Digests) -> None:
+    def remember(self, root: bytes, memory: Memory) -> None:
         """Replace what is remembered of a worktree; each identity was settled when its file was read."""
 
 
 @dataclass
 class _Table:
-    """What is remembered of one worktree.
+    """A memory, and what its cache must know of it.
 
     Parameters
     ----------
@@ -104,7 +138,7 @@ class _Table:
         What the file on the disk holds.
     """
 
-    digests: Digests
+    memory: Memory
     latest_ns: int
     stored: Digests = field(default_factory=dict)
 
@@ -126,23 +160,24 @@ class MemoryDigestCache:
         self._lock = threading.Lock()
         self._tables: OrderedDict[bytes, _Table] = OrderedDict()
 
-    def recall(self, root: bytes) -> Digests:
+    def recall(self, root: bytes) -> Memory:
         with self._lock:
             table = self._table(root)
             if table is None:
-                return {}
+                return _NOTHING
             self._tables.move_to_end(root)
-            return table.digests
+            return table.memory
 
-    def remember(self, root: bytes, digests: Digests) -> None:
+    def remember(self, root: bytes, memory: Memory) -> None:
         with self._lock:
-            self._keep(root, _Table(self._bounded(digests), self.now_ns()))
+            self._keep(root, _Table(self._bounded(memory), self.now_ns()))
 
-    def _bounded(self, digests: Digests) -> Digests:
-        if len(digests) <= self._max_entries:
-            return digests
+    def _bounded(self, memory: Memory) -> Memory:
+        if memory.size <= self._max_entries:
+            return memory
         # The largest are the dearest to read again.
-        return dict(nlargest(self._max_entries, digests.items(), key=lambda item: item[1][0][2]))
+        largest = nlargest(self._max_entries, memory.digests.items(), key=lambda item: item[1][0][2])
+        return Memory(dict(largest))
 
     def _table(self, root: bytes) -> _Table | None:
         table = self._tables.get(root)
@@ -154,10 +189,10 @@ class MemoryDigestCache:
     def _keep(self, root: bytes, table: _Table) -> None:
         self._tables[root] = table
         self._tables.move_to_end(root)
-        count = sum(len(known.digests) for known in self._tables.values())
+        count = sum(known.memory.size for known in self._tables.values())
         while count > self._max_entries:
             _, forgotten = self._tables.popitem(last=False)
-            count -= len(forgotten.digests)
+            count -= forgotten.memory.size
 
 
 class FileDigestCache(MemoryDigestCache):
@@ -186,13 +221,13 @@ class FileDigestCache(MemoryDigestCache):
         self._folder = folder
         self._max_worktrees = max_worktrees
 
-    def remember(self, root: bytes, digests: Digests) -> None:
+    def remember(self, root: bytes, memory: Memory) -> None:
         with self._lock:
             table = self._table(root)
-            fresh = _Table(self._bounded(digests), self.now_ns(), {} if table is None else table.stored)
-            if _is_worth_writing(fresh.digests, fresh.stored):
+            fresh = _Table(self._bounded(memory), self.now_ns(), {} if table is None else table.stored)
+            if _is_worth_writing(fresh.memory.digests, fresh.stored):
                 self._write(root, fresh)
-                fresh.stored = fresh.digests
+                fresh.stored = fresh.memory.digests
             self._keep(root, fresh)
 
     def file_of(self, root: bytes) -> Path:
@@ -204,11 +239,11 @@ class FileDigestCache(MemoryDigestCache):
             found = decode(_read(self.file_of(root)), root)
             if found is not None:
                 digests, latest_ns = found
-                self._keep(root, _Table(digests, latest_ns, digests))
+                self._keep(root, _Table(Memory(digests), latest_ns, digests))
         return super()._table(root)
 
     def _write(self, root: bytes, table: _Table) -> None:
-        content = encode(root, table.digests, table.latest_ns)
+        content = encode(root, table.memory.digests, table.latest_ns)
         if len(content) > MAX_FILE_BYTES:
             return
         target = self.file_of(root)
@@ -269,13 +304,15 @@ def decode(content: bytes, root: bytes) -> tuple[Digests, int] | None:
 
 def _read(path: Path) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(path, "rb", opener=_open_plainly) as file:
+            content = file.read(MAX_FILE_BYTES + 1)
     except OSError:
-        return b""
-    with open(descriptor, "rb") as file, contextlib.suppress(OSError):
-        content = file.read(MAX_FILE_BYTES + 1)
-        return content if len(content) <= MAX_FILE_BYTES else b""
-    return b""
+        return b""  # nothing there, or nothing that is of use
+    return content if len(content) <= MAX_FILE_BYTES else b""
+
+
+def _open_plainly(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _is_worth_writing(digests: Digests, stored: Digests) -> bool:

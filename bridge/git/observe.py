@@ -16,7 +16,7 @@ from pathlib import Path
 from bridge.foundation.clock import Clock, format_timestamp
 from bridge.foundation.hashing import digest_hex
 from bridge.git import contents, porcelain
-from bridge.git.digestcache import DigestCache
+from bridge.git.digestcache import DigestCache, Identity, Memory, is_settled
 from bridge.git.errors import GitFailed, GitMissing, GitTimedOut, NotARepository
 from bridge.git.manifest import ABSENT_MODE, ContentKind, Manifest, ManifestRow
 from bridge.git.meaning import MeaningSettings, meaning_settings
@@ -262,12 +262,8 @@ def _look(folder: Path, run: _Run, *, depth: int) -> _Seen:
             location, settings, operation, output = _ask(folder, run)
             is_stable, previous = output == previous, output
             status = porcelain.parse_status(output)
-            root = os.fsencode(location.root)
-            reader = contents.ContentReader(root, run.deadline, run.digests, is_relying=run.is_relying)
-            reading = _Reading(root, reader, run, settings, depth, is_stable)
-            rows = [_row(row, reading) for row in status.rows]
-            reader.remember()
-            return _Seen(location, status, Manifest.of(rows), settings, operation)
+            manifest = _manifest(status.lines, location, run, settings, depth=depth, is_stable=is_stable)
+            return _Seen(location, status, manifest, settings, operation)
         except (GitFailed, GitTimedOut, GitMissing) as error:
             raise _from_git(error, run) from error
         except porcelain.PorcelainMalformed as error:
@@ -314,7 +310,8 @@ def read_status(
         output = run_git(
             STATUS_COMMAND, cwd=location.run_directory, timeout_seconds=timeout_seconds, environment=run.environment
         )
-        return porcelain.parse_status(_checked(output))
+        status = porcelain.parse_status(_checked(output))
+        _ = status.rows  # parsed here, where what is wrong with a line gets a type
     except _Unknown as unknown:
         name = "" if unknown.path is None else f" about {display_path(unknown.path)}"
         raise GitFailed(
@@ -323,6 +320,7 @@ def read_status(
         ) from unknown
     except porcelain.PorcelainMalformed as error:
         raise GitFailed(f"git status in {str(root)!r} gave an answer that cannot be read: {error}.") from error
+    return status
 
 
 def _checked(output: GitOutput) -> bytes:
@@ -345,6 +343,51 @@ def _check_warnings(stderr: bytes) -> None:
         raise _Unknown(UnknownReason.GIT_FAILED, detail=stderr_tail(doubt[0]))
 
 
+def _manifest(
+    lines: list[bytes],
+    location: RepositoryLocation,
+    run: _Run,
+    settings: MeaningSettings,
+    *,
+    depth: int,
+    is_stable: bool,
+) -> Manifest:
+    """Return the manifest of what git listed, and have the cache remember it."""
+    root, cache = os.fsencode(location.root), run.digests
+    started_ns = 0 if cache is None else cache.now_ns()
+    past = Memory() if cache is None else cache.recall(root)
+    digests = past.digests if run.is_relying else {}
+    known = past.rows if run.is_relying and past.settings_digest == settings.digest else {}
+    rows: list[ManifestRow] = []
+    kept: dict[bytes, tuple[Identity | None, ManifestRow]] = {}
+    misses = 0
+    with contents.ContentReader(root, run.deadline, digests) as reader:
+        reading = _Reading(root, reader, run, settings, depth, is_stable)
+        for line in lines:
+            found = known.get(line)
+            if found is None or not (found[0] is None or reader.is_unchanged(found[1].path, found[0])):
+                misses += 1
+                found = _row(porcelain.parse_row(line), reading)
+                if not _is_lasting(found, started_ns):
+                    rows.append(found[1])
+                    continue
+            kept[line] = found
+            rows.append(found[1])
+    if past.manifest is not None and not misses and len(rows) == len(known) == len(past.manifest.rows):
+        return past.manifest
+    manifest = Manifest.of(rows)
+    if cache is not None and (misses or len(kept) != len(known)):
+        by_path = {row.path: (identity, row.content_digest) for identity, row in kept.values() if identity is not None}
+        cache.remember(root, Memory(by_path, kept, settings.digest, manifest))
+    return manifest
+
+
+def _is_lasting(found: tuple[Identity | None, ManifestRow], started_ns: int) -> bool:
+    """Return whether a row stands for as long as git prints its line and the file keeps its identity."""
+    identity, row = found
+    return row.worktree_mode == ABSENT_MODE if identity is None else is_settled(identity, started_ns)
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """What all rows of one reading share; ``is_stable`` if git has now said the same twice."""
@@ -357,9 +400,10 @@ class _Reading:
     is_stable: bool
 
 
-def _row(row: porcelain.StatusRow, reading: _Reading) -> ManifestRow:
-    kind, digest, mode = _content(row, reading)
-    return ManifestRow(
+def _row(row: porcelain.StatusRow, reading: _Reading) -> tuple[Identity | None, ManifestRow]:
+    """Return the manifest's row of a listed path, and by what its file can be known again."""
+    kind, digest, mode, identity = _content(row, reading)
+    return identity, ManifestRow(
         row.path,
         row.index_status,
         row.worktree_status,
@@ -372,26 +416,27 @@ def _row(row: porcelain.StatusRow, reading: _Reading) -> ManifestRow:
     )
 
 
-def _content(row: porcelain.StatusRow, reading: _Reading) -> tuple[ContentKind, bytes, bytes]:
-    """Return what stands at a listed path: kind, digest and mode."""
+def _content(row: porcelain.StatusRow, reading: _Reading) -> tuple[ContentKind, bytes, bytes, Identity | None]:
+    """Return what stands at a listed path: kind, digest, mode, identity."""
     if row.worktree_mode == ABSENT_MODE:
-        return ContentKind.ABSENT, b"", ABSENT_MODE
+        return ContentKind.ABSENT, b"", ABSENT_MODE, None
     if row.worktree_mode == _REPOSITORY_MODE or row.is_nested:
         kind, digest = _nested(reading.root, row, reading.run, depth=reading.depth + 1)
-        return kind, digest, _REPOSITORY_MODE
+        return kind, digest, _REPOSITORY_MODE, None
     try:
         found = reading.reader.content(row.path)
     except contents.ContentVanished:
         if reading.is_stable and row.worktree_status == b".":
             # git said twice that the disk agrees with the index where there is no file: skip-worktree or
             # assume-unchanged. It is absent, and that is what the row says.
-            return ContentKind.ABSENT, b"", row.worktree_mode
+            return ContentKind.ABSENT, b"", row.worktree_mode, None
         raise
     if row.kind != b"?":
-        return found.kind, found.digest, row.worktree_mode
+        return found.kind, found.digest, row.worktree_mode, found.identity
     if found.kind is ContentKind.LINK:
-        return found.kind, found.digest, _LINK_MODE
-    return found.kind, found.digest, _FILE_MODES[bool(reading.settings.has_file_mode and found.mode & 0o100)]
+        return found.kind, found.digest, _LINK_MODE, None
+    is_executable = reading.settings.has_file_mode and found.mode & 0o100
+    return found.kind, found.digest, _FILE_MODES[bool(is_executable)], found.identity
 
 
 def _nested(root: bytes, row: porcelain.StatusRow, run: _Run, *, depth: int) -> tuple[ContentKind, bytes]:
