@@ -18,8 +18,9 @@ CHUNK_BYTES = 1_048_576
 #: How often a file that changes while it is read is read anew before it is given up.
 READ_ATTEMPTS = 3
 
-# What open says when nothing is there (ENXIO: a socket, which git does not list).
-_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENXIO})
+# What open says when nothing is there.
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
+_NEITHER = "it is neither a file nor a symlink"
 # A FIFO put in a file's place must not block the open; a symlink put there must not be followed.
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Only to look at what is in it; Linux then asks for no permission to list it.
@@ -36,11 +37,12 @@ class ContentUnreadable(Exception):
 
 
 class ContentVanished(Exception):
-    """Raised when a path that was listed as present is not there, or is of another type."""
+    """Raised when a path that was listed as present is not there, or is of another type; ``why`` is for people."""
 
-    def __init__(self, path: bytes) -> None:
-        super().__init__("no longer there")
+    def __init__(self, path: bytes, why: str = "it changes while it is read") -> None:
+        super().__init__(why)
         self.path = path
+        self.why = why
 
 
 class DeadlinePassed(Exception):
@@ -159,6 +161,8 @@ def _after_failed_open(absolute: bytes, path: bytes, error: OSError) -> Content 
     """Return the content of a symlink, which is why the open failed; None if it is one no longer."""
     if error.errno in _GONE:
         raise ContentVanished(path) from error
+    if error.errno in {errno.ENXIO, errno.EOPNOTSUPP}:  # a socket, on Linux and elsewhere
+        raise ContentVanished(path, _NEITHER) from error
     if error.errno != errno.ELOOP:
         raise ContentUnreadable(path, error.strerror or "cannot be read") from error
     try:
@@ -174,7 +178,7 @@ def _read_file(descriptor: int, path: bytes, deadline: float) -> Content | None:
     """Return the content of an open file, or None if it changed under the reading."""
     before = os.fstat(descriptor)
     if not stat.S_ISREG(before.st_mode):
-        raise ContentVanished(path)
+        raise ContentVanished(path, _NEITHER)
     digest, size = _digest_descriptor(descriptor, before.st_size, deadline)
     after = os.fstat(descriptor)
     # A change of mode, owner or content moves the change time; the size is compared for writers within one tick.

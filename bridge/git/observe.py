@@ -274,9 +274,7 @@ def _look(folder: Path, run: _Run, *, depth: int) -> _Seen:
             raise _Unknown(UnknownReason.UNREADABLE_PATH, path=error.path, detail=error.why) from error
         except contents.ContentVanished as error:
             if attempt == OBSERVE_ATTEMPTS:
-                raise _Unknown(
-                    UnknownReason.UNREADABLE_PATH, path=error.path, detail="it changes while it is read"
-                ) from error
+                raise _Unknown(UnknownReason.UNREADABLE_PATH, path=error.path, detail=error.why) from error
     raise AssertionError("unreachable")
 
 
