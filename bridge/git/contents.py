@@ -114,6 +114,11 @@ class ContentReader:
             return False
         return identity_of(status) == identity
 
+    def has_repository(self, path: bytes) -> bool:
+        """Return whether a folder with a ``.git`` stands at a path, and no symlink on the way to it."""
+        absolute = self._prefix + path
+        return os.path.lexists(absolute + b"/.git") and os.path.realpath(absolute) == absolute
+
     def _leave_folder(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)

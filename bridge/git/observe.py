@@ -363,7 +363,7 @@ def _manifest(
         reading = _Reading(root, reader, run, settings, depth, is_stable)
         for line in lines:
             found = known.get(line)
-            if found is None or not (found[0] is None or reader.is_unchanged(found[1].path, found[0])):
+            if found is None or not _stands(found, reader):
                 misses += 1
                 found = _row(porcelain.parse_row(line), reading)
                 if not _is_lasting(found, started_ns):
@@ -380,10 +380,18 @@ def _manifest(
     return manifest
 
 
-def _is_lasting(found: tuple[Identity | None, ManifestRow], started_ns: int) -> bool:
-    """Return whether a row stands for as long as git prints its line and the file keeps its identity."""
+def _stands(found: tuple[Identity | None, ManifestRow], reader: contents.ContentReader) -> bool:
+    """Return whether a remembered row is what would be made now, given that git printed the same line."""
     identity, row = found
-    return row.worktree_mode == ABSENT_MODE if identity is None else is_settled(identity, started_ns)
+    return not reader.has_repository(row.path) if identity is None else reader.is_unchanged(row.path, identity)
+
+
+def _is_lasting(found: tuple[Identity | None, ManifestRow], started_ns: int) -> bool:
+    """Return whether a row may be remembered: a file's that is at rest, and that of a path that git calls deleted."""
+    identity, row = found
+    if identity is not None:
+        return is_settled(identity, started_ns)
+    return row.worktree_mode == ABSENT_MODE and not row.is_present
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +425,11 @@ def _row(row: porcelain.StatusRow, reading: _Reading) -> tuple[Identity | None, 
 def _content(row: porcelain.StatusRow, reading: _Reading) -> tuple[ContentKind, bytes, bytes, Identity | None]:
     """Return what stands at a listed path: kind, digest, mode, identity."""
     if row.worktree_mode == ABSENT_MODE:
-        return ContentKind.ABSENT, b"", ABSENT_MODE, None
+        # git takes no notice of a repository without a commit that stands in a tracked file's place.
+        if not reading.reader.has_repository(row.path) or not _is_top_level(reading.root + b"/" + row.path):
+            return ContentKind.ABSENT, b"", ABSENT_MODE, None
+        kind, digest = _nested(reading.root, row, reading.run, depth=reading.depth + 1)
+        return kind, digest, ABSENT_MODE, None
     if row.worktree_mode == _REPOSITORY_MODE or row.is_nested:
         kind, digest = _nested(reading.root, row, reading.run, depth=reading.depth + 1)
         return kind, digest, _REPOSITORY_MODE, None
@@ -435,6 +447,13 @@ def _content(row: porcelain.StatusRow, reading: _Reading) -> tuple[ContentKind, 
         return found.kind, found.digest, _LINK_MODE, None
     is_executable = reading.settings.has_file_mode and found.mode & 0o100
     return found.kind, found.digest, _FILE_MODES[bool(is_executable)], found.identity
+
+
+def _is_top_level(folder: bytes) -> bool:
+    try:
+        return discover(Path(os.fsdecode(folder))).run_directory == Path(os.fsdecode(folder))
+    except NotARepository:
+        return False  # what is called .git there is none
 
 
 def _nested(root: bytes, row: porcelain.StatusRow, run: _Run, *, depth: int) -> tuple[ContentKind, bytes]:

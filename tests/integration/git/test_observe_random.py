@@ -138,7 +138,7 @@ class Worktree(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="bridge-random-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="bridge-random-")).resolve()
         self.root = self.folder / "repository"
         shutil.copytree(self.template, self.root, symlinks=True)
         self.truths: dict[bytes, str] = {}
@@ -301,11 +301,11 @@ class Worktree(RuleBasedStateMachine):
 
     # What lies inside, and what git is told about all of it
 
-    @rule(name=st.sampled_from([b"nested", b"folder", b"deep/er"]), has_commit=st.booleans())
+    @rule(name=st.sampled_from([b"nested", b"folder", b"deep/er", b"a"]), has_commit=st.booleans())
     def nest(self, name: bytes, has_commit: bool) -> None:
         if os.path.lexists(self.place(name + b"/.git")):
             return
-        if not os.path.isdir(self.place(name)):
+        if not os.path.isdir(self.place(name)) or os.path.islink(self.place(name)):
             self.write(name + b"/file", b"one\n")
         git(self.root, "init", "-q", "-b", "main", b"./" + name)
         if has_commit:
@@ -400,7 +400,9 @@ class Worktree(RuleBasedStateMachine):
     def below(self, path: bytes, mode: bytes | None, *, counts_mode: bool, is_stale: bool) -> bytes:
         """Return what stands at a listed path of which git says that it has a mode; None for an untracked one."""
         if mode == b"000000":
-            return b"absent"
+            # A repository without a commit in a tracked file's place, which git does not mention.
+            is_hidden = os.path.realpath(path) == path and os.path.lexists(path + b"/.git")
+            return self.repository(path) if is_hidden else b"absent"
         if mode == b"160000" or (mode is None and os.path.isdir(path) and not os.path.islink(path)):
             return self.repository(path)
         try:
@@ -452,7 +454,6 @@ def run(template: Path, blobs: dict[bytes, str], *, examples: int | None = None)
         ),
     )
     assert all(len(states) == 1 for states in hashes.values()), "two states share a dirty hash"
-    print(counts)
     return counts
 
 
