@@ -1,6 +1,7 @@
 # make demo   the main job on a clone of this repository, offline once installed
 # make test   sets up what is missing and runs the whole suite
 # make check  everything CI looks at
+# make soak   random sequences against git's own answers, for an hour or so
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path another environment, ARGS='-k word' is passed to pytest.
 
@@ -17,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VENV_STAMP := $(if $(PYTHON),$(STAMPS)/venv-$(notdir $(PYTHON)),$(or \
     $(firstword $(wildcard $(STAMPS)/venv-*)),$(STAMPS)/venv-default))
 
-.PHONY: demo test lint format types layers docs docs-check check bench clean help
+.PHONY: demo test lint format types layers docs docs-check check bench soak clean help
 .DELETE_ON_ERROR:
 
 help:
@@ -53,6 +54,10 @@ check: lint types layers docs-check test
 
 bench: $(STAMPS)/dev
 	$(BIN)/python -m pytest tests/benchmarks -p no:xdist -p no:randomly -p no:timeout $(ARGS)
+
+# The tests whose length is a number of examples, with forty times as many.
+soak: $(STAMPS)/dev
+	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=soak tests/integration/git/test_observe_random.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

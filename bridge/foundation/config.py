@@ -25,7 +25,7 @@ class Settings:
     Parameters
     ----------
     home
-        The state directory, absolute. Holds the database, worktrees, task folders and logs.
+        The state directory, absolute. Holds the database, worktrees, task folders, remembered digests and logs.
     database_url
         SQLAlchemy URL of the store; ``sqlite:///<home>/bridge.db`` unless given.
     git_timeout_seconds

@@ -6,6 +6,7 @@ the observation unknown, with a reason and a path, and never "clean".
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -57,12 +58,33 @@ _REPOSITORY_MODE = b"160000"
 _LINK_MODE = b"120000"
 _FILE_MODES = (b"100644", b"100755")
 _UNOPENED = re.compile(rb"^warning: could not open directory '(.*)': (.*)$", re.MULTILINE)
-# What git prints (by perror) when it cannot look at a listed path, and then leaves it out.
-_UNSEEN = re.compile(
-    rb"^(?!warning: |error: |fatal: |hint: )(.+): "
-    rb"(Permission denied|Input/output error|Stale file handle|Transport endpoint is not connected)$",
-    re.MULTILINE,
+# What git prints (by perror) when it cannot look at a listed path, and then leaves it out. Only these: filters
+# write to the same place whatever they like.
+_UNSEEN_ERRORS = "|".join(
+    re.escape(os.strerror(getattr(errno, name)))
+    for name in (
+        "EACCES",
+        "EPERM",
+        "EIO",
+        "ELOOP",
+        "ENAMETOOLONG",
+        "EOVERFLOW",
+        "ESTALE",
+        "ENOTCONN",
+        "ENODEV",
+        "ENXIO",
+        "ETIMEDOUT",
+        "EHOSTDOWN",
+        "ENOMEM",
+        "EMFILE",
+        "ENFILE",
+        "EREMOTEIO",
+        "EBADMSG",
+        "EUCLEAN",
+    )
+    if hasattr(errno, name)
 )
+_UNSEEN = re.compile(rb"^(?!warning: |error: |fatal: |hint: )(.+): (" + _UNSEEN_ERRORS.encode() + rb")$", re.MULTILINE)
 _DOUBTFUL = re.compile(rb"^(?:error|fatal): .*$", re.MULTILINE)
 
 

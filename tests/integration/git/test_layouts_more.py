@@ -240,6 +240,15 @@ def test_a_fifo_or_socket_in_a_tracked_files_place_is_unknown_by_name(repository
     assert seen.detail == "it is neither a file nor a symlink"
 
 
+def test_a_folder_replaced_by_a_symlink_to_itself_is_unknown_by_name(repository, look):
+    """git says so on stderr, leaves the files in it out, and ends as if all were well."""
+    repository.commit("folder", folder__file="one\n")
+    shutil.rmtree(repository.path / "folder")
+    (repository.path / "folder").symlink_to("folder")
+    seen = look(repository.path)
+    assert (seen.unknown, seen.unknown_path) == (UnknownReason.UNREADABLE_PATH, b"folder/file")
+
+
 SHAPES = ["absent", "file", "folder", "link", "executable", "repository"]
 
 

@@ -72,8 +72,8 @@ FIXED = {
     "GIT_EDITOR": "true",
 }
 
-#: Shrinking a failure takes many more runs than passing; a long profile takes as long as it takes.
-pytestmark = pytest.mark.timeout(0)
+#: Shrinking a failure takes many more runs than passing, and a longer profile longer.
+pytestmark = pytest.mark.timeout(9 * settings().max_examples)
 
 
 def git(folder: Path | bytes, *arguments: str | bytes, accept: bool = True) -> bytes:
