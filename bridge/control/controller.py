@@ -18,6 +18,7 @@ from bridge.control.observing import Observer
 from bridge.control.recording import Recorder
 from bridge.foundation.clock import Clock, format_timestamp
 from bridge.foundation.config import Settings
+from bridge.git.digestcache import FileDigestCache
 from bridge.process.identity import identity_of
 from bridge.storage.store import Store
 
@@ -56,7 +57,9 @@ class Controller:
         self.environment = dict(environment)
         self.store = Store.open(settings.database_url, create=create)
         self.recorder = Recorder(self.store, clock)
-        self.observer = Observer(clock, timeout_seconds=settings.git_timeout_seconds)
+        self.observer = Observer(
+            clock, timeout_seconds=settings.git_timeout_seconds, digests=FileDigestCache(settings.digests)
+        )
         self.tell = tell
         self.keeper = Keeper(self.store, settings, clock, tell)
         self._id: str | None = None

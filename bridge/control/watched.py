@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bridge.control.observing import Observer
 from bridge.foundation.clock import Clock
+from bridge.git.digestcache import DigestCache
 from bridge.git.observe import Look, Observation, observe
 from bridge.git.process import DEFAULT_TIMEOUT_SECONDS
 from bridge.git.remembering import RememberingLook, WatchFigures
@@ -34,9 +35,10 @@ class CachedObserver(Observer):
         state_directory: Path,
         look: Look = observe,
         memory: RememberingLook | None = None,
+        digests: DigestCache | None = None,
     ) -> None:
         self._memory = RememberingLook(state_directory / COOKIE_FOLDER, look=look) if memory is None else memory
-        super().__init__(clock, timeout_seconds, look=self._memory)
+        super().__init__(clock, timeout_seconds, look=self._memory, digests=digests)
 
     def observe(self, path: Path | None) -> Observation:
         """Return the state of a worktree: the last one observed if nothing was reported to happen since, or anew.

@@ -38,7 +38,7 @@ class Settings:
     Parameters
     ----------
     home
-        The state directory, absolute. Holds the database, worktrees, task folders and logs.
+        The state directory, absolute. Holds the database, worktrees, task folders, remembered digests and logs.
     database_url
         SQLAlchemy URL of the store; ``sqlite:///<home>/bridge.db`` unless given.
     git_timeout_seconds
@@ -67,6 +67,11 @@ class Settings:
     def objects(self) -> Path:
         """Where contents behind stamps are kept, one object store per repository."""
         return self.home / "objects"
+
+    @property
+    def digests(self) -> Path:
+        """Where digests of file contents are remembered; losing it costs reading the files once more."""
+        return self.home / "digests"
 
 
 def state_directory(environment: Mapping[str, str]) -> Path:

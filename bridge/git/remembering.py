@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bridge.foundation.clock import Clock
+from bridge.git.digestcache import DigestCache
 from bridge.git.errors import GitError
 from bridge.git.observe import Look, Observation, observe
 from bridge.git.repository import RepositoryLocation, discover
@@ -131,7 +132,14 @@ class RememberingLook:
         return replace(known.observation, confirmed_at=confirmed_at)
 
     def __call__(
-        self, path: Path | None, *, clock: Clock, timeout_seconds: float, include_unobserved: bool = False
+        self,
+        path: Path | None,
+        *,
+        clock: Clock,
+        timeout_seconds: float,
+        include_unobserved: bool = False,
+        digests: DigestCache | None = None,
+        read_all: bool = False,
     ) -> Observation:
         """Observe exactly, and remember the answer if a watch stands. Parameters as for ``observe``."""
         worktree = None if path is None or include_unobserved else self._worktree_of(path)
@@ -140,7 +148,12 @@ class RememberingLook:
             mark = worktree.watch.mark(timeout_seconds=timeout_seconds)
         self._observed += 1
         observation = self._look(
-            path, clock=clock, timeout_seconds=timeout_seconds, include_unobserved=include_unobserved
+            path,
+            clock=clock,
+            timeout_seconds=timeout_seconds,
+            include_unobserved=include_unobserved,
+            digests=digests,
+            read_all=read_all,
         )
         if path is None or worktree is None or mark is None:
             return observation

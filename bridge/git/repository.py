@@ -227,7 +227,9 @@ def _config_text(common: str, git_dir: str) -> bytes:
         except OSError:
             continue
         try:
-            parts.append(os.read(descriptor, MAX_CONFIG_BYTES + 1))
+            # Asked for a megabyte, Python makes room for one; a byte more than there is shows what grew.
+            size = min(os.fstat(descriptor).st_size, MAX_CONFIG_BYTES)
+            parts.append(os.read(descriptor, size + 1))
         finally:
             os.close(descriptor)
     return b"\n".join(parts)

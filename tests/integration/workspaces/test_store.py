@@ -261,3 +261,22 @@ def test_a_folder_of_any_name_can_be_registered(store, repository, tmp_path, nam
     assert "\n" not in registered.path
     with store.read() as connection:
         assert workspace_store.find_by_path(connection, folder) == registered
+
+
+def test_one_edit_among_20_000_untracked_files_costs_one_page(store, repository):
+    for folder in range(200):
+        place = repository.path / f"generated/{folder:03d}"
+        place.mkdir(parents=True)
+        for number in range(100):
+            (place / f"{number:03d}").write_bytes(b"%d %d\n" % (folder, number))
+    first = seen_at(repository.path)
+    assert len(first.manifest.rows) == 20_000
+    save(store, first)
+    assert count(store, "manifest_pages") == 200
+    repository.write("generated/100/050", "edited\n")
+    second = seen_at(repository.path)
+    save(store, second)
+    assert count(store, "manifest_pages") == 201
+    assert count(store, "manifests") == 2
+    for seen in (first, second):
+        assert load(store, seen.state.state_digest) == (seen.state, seen.manifest)
