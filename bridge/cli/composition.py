@@ -24,7 +24,7 @@ def open_controller(cli: Cli, *, create: bool = True) -> Iterator[Controller]:
 
     Raises
     ------
-    UnsupportedSchemaVersion, DatabaseMissing, DatabaseFailed, InvalidConfiguration
+    UnsupportedSchemaVersion, SchemaUpgradeNeeded, DatabaseMissing, DatabaseFailed, InvalidConfiguration
         What opening the store raises.
     """
     if "structlog" in sys.modules:
@@ -34,4 +34,7 @@ def open_controller(cli: Cli, *, create: bool = True) -> Iterator[Controller]:
     with Controller(
         cli.settings, clock=cli.clock, environment=cli.environment, create=create, tell=cli.output.warn
     ) as controller:
+        done = controller.store.upgraded
+        if done is not None:
+            cli.output.status(f"upgraded the store from schema {done.found} to {done.target}; backup: {done.backup}")
         yield controller

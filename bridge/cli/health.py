@@ -26,6 +26,7 @@ from bridge.cli.context import Cli
 from bridge.foundation.config import CONFIG_FILE, state_directory
 from bridge.foundation.errors import BridgeError, InvalidConfiguration
 from bridge.git.process import run_git
+from bridge.semantics.kinds import READABLE_VERSIONS
 
 Status = Literal["ok", "warning", "failed"]
 
@@ -46,6 +47,10 @@ NETWORK_FILE_SYSTEMS = frozenset(
     {"9p", "afs", "ceph", "cifs", "davfs", "fuse.davfs2", "fuse.glusterfs", "fuse.rclone", "fuse.sshfs", "glusterfs"}
     | {"lustre", "ncpfs", "nfs", "nfs4", "prl_fs", "smb2", "smb3", "smbfs", "vboxsf", "afpfs", "webdav"}
 )
+#: How long to wait for a look at the store.
+STORE_TIMEOUT_SECONDS = 5.0
+#: Unreadable sessions that are named; the rest is counted.
+MAX_NAMED = 10
 #: Files that live only until the machine is switched off.
 VOLATILE_FILE_SYSTEMS = frozenset({"ramfs", "tmpfs"})
 
@@ -97,6 +102,7 @@ def run_checks(cli: Cli) -> list[Check]:
     # Without a usable BRIDGE_HOME there is no directory to look at; the check before has said so.
     with contextlib.suppress(InvalidConfiguration):
         checks.extend(check_state_directory(state_directory(cli.environment)))
+        checks.extend(check_store(cli))
     return checks
 
 
@@ -215,6 +221,40 @@ def check_state_directory(home: Path) -> list[Check]:
     if not os.access(existing, os.W_OK | os.X_OK):
         return [_unusable(home, f"{str(existing)!r} cannot be written to")]
     return [_check_privacy(home, existing, information), _check_space(existing), _check_file_system(existing)]
+
+
+def check_store(cli: Cli) -> list[Check]:
+    """Check the store from outside: its schema, and which sessions this Bridge does not read, and why."""
+    # Imported here: the database library takes 200 ms.
+    from bridge.storage.engine import parse_url, sqlite_path
+    from bridge.storage.survey import survey
+
+    try:
+        path = sqlite_path(parse_url(cli.settings.database_url))
+        found = survey(path, readable_versions=READABLE_VERSIONS, timeout_seconds=STORE_TIMEOUT_SECONDS)
+    except BridgeError as error:
+        return [Check("store", "failed", error.message, error.hint)]
+    facts: dict[str, Any] = {"path": str(path), "found": found.found, "supported": found.supported}
+    if found.relation == "absent":
+        return [Check("store", "ok", "no store yet", facts=facts)]
+    if found.relation == "older":
+        hint = "It is upgraded when it is next opened, after a backup; or now with: bridge db upgrade"
+        hint = hint if cli.settings.auto_upgrade else "Run: bridge db upgrade"
+        return [
+            Check("store", "warning", f"schema {found.found}; this Bridge works with {found.supported}", hint, facts)
+        ]
+    if found.relation != "same":
+        detail = f"its schema version is {found.relation} ({found.found}); this Bridge understands {found.supported}"
+        return [Check("store", "failed", detail, "Upgrade Bridge, or set BRIDGE_HOME to another folder.", facts)]
+    checks = [Check("store", "ok", f"schema {found.found}, {found.size_bytes / 1024**2:.1f} MiB", facts=facts)]
+    if found.unreadable:
+        named = "; ".join(f"{one.session_id} ({one.reason})" for one in found.unreadable[:MAX_NAMED])
+        more = len(found.unreadable) - MAX_NAMED
+        detail = f"{len(found.unreadable)} sessions are not readable: {named}" + (f"; {more} more" if more > 0 else "")
+        listed = [{"session_id": one.session_id, "reason": one.reason} for one in found.unreadable]
+        hint = "All others stay usable. For newer entries upgrade Bridge; for damage see: bridge db check"
+        checks.append(Check("unreadable_sessions", "warning", detail, hint, {"sessions": listed}))
+    return checks
 
 
 def _unusable(home: Path, reason: str) -> Check:

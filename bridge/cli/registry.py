@@ -91,5 +91,16 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("verify", "Recompute the hashes of entries, audit chains and states", "verify:verify"),
     CommandSpec("root", "Print the hash that fixes a whole session", "verify:root"),
     CommandSpec("rpc", "Answer JSON-RPC on standard input and output", "rpc:rpc"),
+    GroupSpec(
+        "db",
+        "Look after the store: schema, upgrade, backups, soundness",
+        (
+            CommandSpec("status", "Show the schema of the store, its size, who uses it, and its backups", "db:status"),
+            CommandSpec("upgrade", "Bring the store to the schema of this Bridge, after a backup", "db:upgrade"),
+            CommandSpec("backup", "Write a backup of the store into one file, while it is used", "db:backup"),
+            CommandSpec("restore", "Put a backup in the place of the store, and say what is lost", "db:restore"),
+            CommandSpec("check", "Check the database and the shape of every session", "db:check"),
+        ),
+    ),
     CommandSpec("doctor", "Check this machine, this installation and the state directory", "doctor:doctor"),
 )

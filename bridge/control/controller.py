@@ -20,6 +20,7 @@ from bridge.foundation.clock import Clock, format_timestamp
 from bridge.foundation.config import Settings
 from bridge.git.digestcache import FileDigestCache
 from bridge.process.identity import identity_of
+from bridge.storage.clients import Visit
 from bridge.storage.store import Store
 
 
@@ -39,7 +40,7 @@ class Controller:
 
     Raises
     ------
-    UnsupportedSchemaVersion, DatabaseMissing, DatabaseFailed
+    UnsupportedSchemaVersion, SchemaUpgradeNeeded, DatabaseMissing, DatabaseFailed
         What opening the store raises.
     """
 
@@ -55,7 +56,8 @@ class Controller:
         self.settings = settings
         self.clock = clock
         self.environment = dict(environment)
-        self.store = Store.open(settings.database_url, create=create)
+        visit = Visit(platform.node(), bridge.__version__, format_timestamp(clock.now()))
+        self.store = Store.open(settings.database_url, create=create, visit=visit, auto_upgrade=settings.auto_upgrade)
         self.recorder = Recorder(self.store, clock)
         self.observer = Observer(
             clock, timeout_seconds=settings.git_timeout_seconds, digests=FileDigestCache(settings.digests)

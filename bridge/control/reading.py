@@ -10,6 +10,7 @@ from bridge.control.controller import Controller
 from bridge.control.outline import BranchTip, active_ids, branch_tips, children_of
 from bridge.control.standpoint import Standpoint, find_entry, find_session, places_at
 from bridge.control.views import entry_view, node_view, session_view, stamp_view, summary_of, unreadable
+from bridge.conversations.errors import PathBroken, SessionQuarantined
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import Cursor, Entry, Label, Node, Session
 from bridge.conversations.paths import ForkOrigin, active_path, fork_origin, lies_on_active_path
@@ -310,8 +311,16 @@ def entry_details(connection: Connection, entry_id: str) -> EntryDetails:
         state=None if entry.state_digest is None else load_state(connection, entry.state_digest),
         labels=tuple(_labels(connection, [entry.session_id]).get(entry.id, ())),
         children=tuple(node.id for node in list_children(connection, entry.session_id, entry.id)),
-        is_active=lies_on_active_path(connection, entry.session_id, entry.id),
+        is_active=_is_active(connection, entry),
     )
+
+
+def _is_active(connection: Connection, entry: Entry) -> bool:
+    try:
+        return lies_on_active_path(connection, entry.session_id, entry.id)
+    except (SessionQuarantined, PathBroken):
+        # A single entry of a damaged session can be looked at all the same.
+        return False
 
 
 def read_context(controller: Controller, standpoint: Standpoint, session: str | None) -> RestoredContext:

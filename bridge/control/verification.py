@@ -7,6 +7,7 @@ from typing import Any
 
 from bridge.control.controller import Controller
 from bridge.control.standpoint import Standpoint, find_session
+from bridge.conversations.soundness import require_sound
 from bridge.foundation.errors import NotCanonical
 from bridge.integrity.chain import Finding, Report
 from bridge.integrity.store import session_head, session_ids, state_digests
@@ -85,11 +86,14 @@ def read_root(controller: Controller, standpoint: Standpoint, session: str | Non
     ------
     TreeUnsound
         If its entries do not form one tree.
+    SessionQuarantined
+        If it was found damaged: its root is nothing to rely on.
     SessionNotFound, AmbiguousReference, InvalidReference
         If it cannot be found.
     """
     with controller.store.read() as connection:
         session_id = find_session(connection, standpoint, session)
+        require_sound(connection, session_id)
         root = root_of(connection, session_id)
         head = session_head(connection, session_id)
     sequence = 0 if head is None else head[1] - 1

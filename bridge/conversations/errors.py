@@ -104,6 +104,17 @@ class InvalidLabel(BridgeError):
     default_hint = "Use 1 to 64 letters, digits, hyphens and underscores, not digits alone."
 
 
+class SessionQuarantined(BridgeError):
+    """Raised by every reader and writer of a session that ``bridge db check`` found damaged."""
+
+    code = "session_quarantined"
+    exit_status = 61
+    summary = "A session was found damaged and is set aside: it is neither read nor written; its siblings stay usable."
+    default_hint = (
+        "See what was found with bridge doctor. bridge show still shows single entries; bridge db restore goes back."
+    )
+
+
 class PathBroken(BridgeError):
     """Raised when a path ends before its root: a row is missing, or the parents do not lead upwards."""
 

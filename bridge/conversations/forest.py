@@ -37,6 +37,7 @@ from bridge.conversations.models import (
     Session,
 )
 from bridge.conversations.paths import fork_origin, lies_on_shared_path
+from bridge.conversations.soundness import refuse_quarantined, require_sound
 from bridge.foundation.clock import parse_timestamp
 from bridge.foundation.ids import new_session_id, require_safe_id, short_entry, short_session, split_entry_id
 from bridge.storage.transaction import Connection, Transaction
@@ -137,8 +138,11 @@ def append(tx: Transaction, session_id: str, prepared: PreparedEntry, moment: st
     connection = tx.connection
     head = store.head_to_change(tx, session_id)
     if head is None:
+        require_sound(connection, session_id)
         raise _no_session(session_id)
-    head_id, sequence, head_hash, has_cursors = head
+    head_id, sequence, head_hash, has_cursors, quarantine = head
+    if quarantine is not None:
+        refuse_quarantined(session_id, quarantine)
     if prepared.external_id is not None:
         known = _known_external(connection, session_id, prepared)
         if known is not None:
@@ -303,7 +307,8 @@ def require_cursor(connection: Connection, session_id: str, owner: str) -> str:
 
 
 def require_session(connection: Connection, session_id: str) -> Session:
-    """Return a session by its full id. Raises SessionNotFound."""
+    """Return a session by its full id. Raises SessionNotFound, and SessionQuarantined if it is damaged."""
+    require_sound(connection, session_id)
     session = store.get_session(connection, session_id)
     if session is None:
         raise _no_session(session_id)
@@ -329,6 +334,7 @@ def _no_session(session_id: str) -> SessionNotFound:
 
 
 def _require_session_head(connection: Connection, session_id: str) -> store.Head:
+    require_sound(connection, session_id)
     head = store.get_head(connection, session_id)
     if head is None:
         raise _no_session(session_id)
@@ -348,6 +354,7 @@ def _require_head(session_id: str, head_id: str, expected: str | None) -> None:
 
 def _require_own_entry(connection: Connection, session_id: str, entry_id: str) -> str:
     """Return the hash of an entry of the session itself."""
+    require_sound(connection, session_id)
     hashed = store.entry_hash_of(connection, session_id, entry_id)
     if hashed is not None:
         return hashed

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from bridge.conversations import store
 from bridge.conversations.errors import EntryNotFound, PathBroken, SessionNotFound
 from bridge.conversations.models import FORKED_FROM, Entry, Node
+from bridge.conversations.soundness import require_sound
 from bridge.foundation.ids import split_entry_id
 from bridge.semantics.kinds import CONVERSATIONAL_KINDS
 from bridge.storage.transaction import Connection
@@ -84,9 +85,7 @@ def active_path(
     PathBroken
         If the path does not reach its root.
     """
-    head = store.get_head(connection, session_id)
-    if head is None:
-        raise SessionNotFound(f"There is no session {session_id}.", details={"session_id": session_id})
+    head = _head_of(connection, session_id)
     return path_to(connection, head[0], last=last, include_roots=include_roots)
 
 
@@ -165,9 +164,7 @@ def fork_origin(connection: Connection, session_id: str) -> ForkOrigin | None:
 
 def lies_on_active_path(connection: Connection, session_id: str, entry_id: str) -> bool:
     """Return whether an entry lies between the session's root, or that of its origin, and its head."""
-    head = store.get_head(connection, session_id)
-    if head is None:
-        raise SessionNotFound(f"There is no session {session_id}.", details={"session_id": session_id})
+    head = _head_of(connection, session_id)
     return any(node.id == entry_id for node in path_nodes(connection, head[0]))
 
 
@@ -201,9 +198,7 @@ def branches(connection: Connection, session_id: str, *, include_all: bool = Fal
     SessionNotFound
         If there is no such session.
     """
-    head = store.get_head(connection, session_id)
-    if head is None:
-        raise SessionNotFound(f"There is no session {session_id}.", details={"session_id": session_id})
+    head = _head_of(connection, session_id)
     return branch_points(store.list_nodes(connection, session_id), head[0], include_all=include_all)
 
 
@@ -268,6 +263,7 @@ def _climb(
     collected: list[T] = []
     session_id, _ = split_entry_id(entry_id)
     for depth in range(MAX_FORK_DEPTH):
+        require_sound(connection, session_id)
         # One more than asked for: the root may come along only to be left out.
         segment = load(connection, session_id, entry_id, limit - len(collected) + 1)
         if not segment:
@@ -284,6 +280,14 @@ def _climb(
             return collected
         session_id, entry_id = origin.session_id, origin.entry_id
     raise PathBroken(f"The path of {session_id} crosses more than {MAX_FORK_DEPTH} forks.")
+
+
+def _head_of(connection: Connection, session_id: str) -> store.Head:
+    require_sound(connection, session_id)
+    head = store.get_head(connection, session_id)
+    if head is None:
+        raise SessionNotFound(f"There is no session {session_id}.", details={"session_id": session_id})
+    return head
 
 
 def _missing(entry_id: str, *, is_origin: bool) -> EntryNotFound | PathBroken:

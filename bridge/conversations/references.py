@@ -15,6 +15,7 @@ from typing import Final
 from bridge.conversations import store
 from bridge.conversations.errors import AmbiguousReference, EntryNotFound, InvalidReference, SessionNotFound
 from bridge.conversations.models import Entry
+from bridge.conversations.soundness import require_sound
 from bridge.foundation.errors import InvalidId
 from bridge.foundation.ids import split_entry_id
 from bridge.storage.transaction import Connection
@@ -165,6 +166,7 @@ def _current_session(
 
 
 def _head(connection: Connection, session_id: str) -> str:
+    require_sound(connection, session_id)
     head = store.get_head(connection, session_id)
     if head is None:
         raise SessionNotFound(f"There is no session {session_id!r}.", details={"reference": session_id})

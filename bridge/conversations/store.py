@@ -25,7 +25,14 @@ from sqlalchemy import (
 from bridge.conversations.models import ENTRY_FIELDS, Cursor, Entry, Label, NewSession, Node, Session
 from bridge.conversations.turns import TURN_COMPLETED, TURN_STARTED, StampedNode
 from bridge.storage.prepared import Prepared
-from bridge.storage.tables import branch_cursors, entry_labels, session_entries, session_heads, sessions
+from bridge.storage.tables import (
+    branch_cursors,
+    entry_labels,
+    quarantined_sessions,
+    session_entries,
+    session_heads,
+    sessions,
+)
 from bridge.storage.transaction import Transaction
 
 _COLUMNS: list[ColumnElement[Any]] = [
@@ -45,6 +52,7 @@ _NODE_COLUMNS: list[ColumnElement[Any]] = [
     )
 ]
 _S, _E, _H, _C, _L = sessions.c, session_entries.c, session_heads.c, branch_cursors.c, entry_labels.c
+_Q = quarantined_sessions.c
 
 
 # Sessions
@@ -163,6 +171,7 @@ _HEAD = Prepared(
         _H.next_sequence,
         _E.entry_hash,
         select(_C.owner).where(_C.session_id == bindparam("session")).exists().label("has_cursors"),
+        select(_Q.reason).where(_Q.session_id == bindparam("session")).scalar_subquery().label("quarantine"),
     )
     .join_from(session_heads, session_entries, and_(_E.session_id == _H.session_id, _E.id == _H.active_entry_id))
     .where(_H.session_id == bindparam("session")),
@@ -171,12 +180,16 @@ _HEAD = Prepared(
 
 
 class Head(NamedTuple):
-    """Where a session stands: its active entry with its hash, the next sequence, and whether anyone holds a cursor."""
+    """Where a session stands: its active entry with its hash, the next sequence, and whether anyone holds a cursor.
+
+    ``quarantine`` is why the session is set aside, None if it is not.
+    """
 
     entry_id: str
     next_sequence: int
     entry_hash: str
     has_cursors: bool
+    quarantine: str | None = None
 
 
 _values_of = attrgetter(*ENTRY_FIELDS)
@@ -411,3 +424,64 @@ def count_entries(connection: Connection, session_id: str) -> int:
     """Return how many entries a session has, its root included."""
     query = select(func.count()).select_from(session_entries).where(_E.session_id == session_id)
     return connection.execute(query).scalar_one()
+
+
+# Soundness
+
+_QUARANTINE = Prepared(select(_Q.reason).where(_Q.session_id == bindparam("session")), "session")
+
+
+class Shape(NamedTuple):
+    """What of an entry a check of the forest looks at."""
+
+    session_id: str
+    id: str
+    parent_entry_id: str | None
+    sequence: int
+
+
+class HeadRow(NamedTuple):
+    """A stored head as it is, whether or not there is such an entry."""
+
+    session_id: str
+    active_entry_id: str
+    next_sequence: int
+
+
+def iterate_shapes(connection: Connection) -> Iterator[Shape]:
+    """Yield the shape of all sessions, session by session in the order of sequence."""
+    query = select(_E.session_id, _E.id, _E.parent_entry_id, _E.sequence).order_by(_E.session_id, _E.sequence)
+    for row in connection.execution_options(yield_per=2000).execute(query):
+        yield Shape(*row)
+
+
+def list_heads(connection: Connection) -> list[HeadRow]:
+    return [HeadRow(*row) for row in connection.execute(select(_H.session_id, _H.active_entry_id, _H.next_sequence))]
+
+
+def session_ids(connection: Connection) -> list[str]:
+    """Return the ids of all sessions that have a row."""
+    return list(connection.execute(select(_S.id).order_by(_S.id)).scalars())
+
+
+def quarantine_of(connection: Connection, session_id: str) -> str | None:
+    """Return why a session is set aside, None if it is not."""
+    row = _QUARANTINE.run(connection, session_id).fetchone()
+    return None if row is None else row[0]
+
+
+def list_quarantined(connection: Connection) -> list[str]:
+    return list(connection.execute(select(_Q.session_id).order_by(_Q.session_id)).scalars())
+
+
+def put_quarantine(tx: Transaction, session_id: str, reason: str, findings: str, moment: str) -> None:
+    """Set a session aside, or say anew why it is."""
+    delete_quarantine(tx, session_id)
+    tx.execute(
+        insert(quarantined_sessions).values(session_id=session_id, reason=reason, found_at=moment, findings=findings)
+    )
+
+
+def delete_quarantine(tx: Transaction, session_id: str) -> None:
+    tx.memo.pop(("head", session_id), None)
+    tx.execute(delete(quarantined_sessions).where(_Q.session_id == session_id))

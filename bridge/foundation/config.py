@@ -47,6 +47,9 @@ class Settings:
         Which file contents are kept behind stamps; none unless asked for.
     snapshot_limit_bytes
         Most that is kept for one stamp; what lies beyond it is marked as left out.
+    auto_upgrade
+        Whether a SQLite store of an older schema is brought up to date when it is opened, if its backup fits on the
+        disk; else ``bridge db upgrade`` has to be run.
     """
 
     home: Path
@@ -54,6 +57,7 @@ class Settings:
     git_timeout_seconds: float = 30.0
     snapshots: SnapshotMode = SnapshotMode.OFF
     snapshot_limit_bytes: int = DEFAULT_SNAPSHOT_LIMIT_BYTES
+    auto_upgrade: bool = True
 
     @property
     def worktrees(self) -> Path:
@@ -142,6 +146,12 @@ def _seconds(value: object) -> float:
     return float(value)
 
 
+def _switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
 def _snapshot_mode(value: object) -> SnapshotMode:
     # TOML has booleans too; true would not say which contents, so only the words count.
     if not isinstance(value, str) or value not in set(SnapshotMode):
@@ -157,6 +167,7 @@ def _bytes(value: object) -> int:
 
 #: The keys of ``config.toml``, each with what makes a value of it; it raises ValueError with what would be right.
 _CHECKS: dict[str, Callable[[object], Any]] = {
+    "auto_upgrade": _switch,
     "git_timeout_seconds": _seconds,
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,

@@ -72,6 +72,7 @@ _REFERENCE: Final = (
     conversations.SessionNotFound,
     conversations.AmbiguousReference,
     conversations.InvalidReference,
+    conversations.SessionQuarantined,
 )
 _ENTRY: Final = (*_REFERENCE, conversations.EntryNotFound)
 _PATH: Final = (*_REFERENCE, conversations.PathBroken, semantics.UnsupportedSemanticVersion)

@@ -19,6 +19,9 @@ IMMUTABLE_TABLES: dict[str, str | None] = {
         " AND external_id = NEW.external_id))"
     ),
     "audit_events": None,
+    "legacy_events": (
+        "EXISTS (SELECT 1 FROM legacy_events WHERE session_id = NEW.session_id AND entry_id = NEW.entry_id)"
+    ),
     "repository_states": "EXISTS (SELECT 1 FROM repository_states WHERE state_digest = NEW.state_digest)",
     "manifests": "EXISTS (SELECT 1 FROM manifests WHERE dirty_hash = NEW.dirty_hash)",
     "manifest_pages": "EXISTS (SELECT 1 FROM manifest_pages WHERE page_digest = NEW.page_digest)",

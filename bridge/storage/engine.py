@@ -65,7 +65,7 @@ def create_file(path: Path) -> None:
 
 def writer_engine(url: URL, *, busy_timeout_seconds: float) -> Engine:
     """Return the engine of the one writing connection: BEGIN IMMEDIATE, WAL, ``synchronous=FULL``."""
-    engine = _engine(url, busy_timeout_seconds=busy_timeout_seconds, poolclass=NullPool)
+    engine = sqlite_engine(url, busy_timeout_seconds=busy_timeout_seconds, poolclass=NullPool)
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: Any) -> None:
@@ -81,7 +81,7 @@ def writer_engine(url: URL, *, busy_timeout_seconds: float) -> Engine:
 
 def reader_engine(url: URL, *, busy_timeout_seconds: float) -> Engine:
     """Return the engine of the reading connections: plain BEGIN (a WAL snapshot), writes refused."""
-    engine = _engine(
+    engine = sqlite_engine(
         url,
         busy_timeout_seconds=busy_timeout_seconds,
         poolclass=QueuePool,
@@ -101,7 +101,8 @@ def reader_engine(url: URL, *, busy_timeout_seconds: float) -> Engine:
     return engine
 
 
-def _engine(url: URL, *, busy_timeout_seconds: float, **options: Any) -> Engine:
+def sqlite_engine(url: URL, *, busy_timeout_seconds: float, **options: Any) -> Engine:
+    """Return an engine without hooks whose transactions are nobody's but the caller's."""
     # mode=rw: a file that vanished is an error, never a fresh and empty store.
     uri = f"file:{quote(str(sqlite_path(url)))}?mode=rw"
 

@@ -57,3 +57,39 @@ class RowRefused(BridgeError):
     exit_status = 21
     summary = "A constraint of the database refused a row (immutable, duplicate, dangling); nothing was written."
     default_hint = "This points to a fault in Bridge or to a damaged store: bridge doctor"
+
+
+class SchemaUpgradeNeeded(BridgeError):
+    """Raised when a store has an older schema and was not to be brought up to date. Nothing was touched."""
+
+    code = "schema_upgrade_needed"
+    exit_status = 22
+    summary = "The store has an older schema and was not upgraded on opening; nothing was touched."
+    default_hint = "See what it means with bridge db upgrade --dry-run, then run: bridge db upgrade"
+
+
+class UpgradeFailed(BridgeError):
+    """Raised when an upgrade was refused or undone; the store is whole, at the version that the details name."""
+
+    code = "upgrade_failed"
+    exit_status = 23
+    summary = "An upgrade of the store was refused, or its step was undone; the store is whole at the version named."
+    default_hint = "The backup stays where it is. Look at the reason, then try again: bridge db upgrade"
+
+
+class NotEnoughSpace(BridgeError):
+    """Raised when a backup, or an upgrade with its backup, would not fit on the disk. Nothing was touched."""
+
+    code = "not_enough_space"
+    exit_status = 24
+    summary = "A backup, or an upgrade with its backup, would not fit on the disk; nothing was touched."
+    default_hint = "Free some space on the disk of the state directory, or back up to another one."
+
+
+class BackupRefused(BridgeError):
+    """Raised when a file cannot be written or used as a backup. The store was not touched."""
+
+    code = "backup_refused"
+    exit_status = 25
+    summary = "A file cannot serve as backup: it exists already, or is missing, damaged or no store of this Bridge."
+    default_hint = "Name another file; bridge db status lists the backups beside the store."

@@ -33,6 +33,8 @@ class DriverConnection(Protocol):
 
     def execute(self, statement: str, parameters: Any = (), /) -> Cursor: ...
 
+    def executemany(self, statement: str, parameters: Any, /) -> Cursor: ...
+
 
 def driver_of(connection: Connection) -> DriverConnection:
     """Return the driver's own connection under an SQLAlchemy one."""

@@ -1,7 +1,7 @@
 """Which schema a store has: decided from a look that changes neither the database nor its WAL.
 
-Versions 1 to 6 are the older linear history and its move into the forest; 7 is the first that this program
-writes. Only the version that the code was written for is opened: a newer one may mean anything.
+Versions 1 to 5 are the older linear history, 6 moves it into the forest, 7 is the first that this program writes. Only
+the version that the code was written for is opened: an older one is upgraded first, a newer one may mean anything.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from bridge.storage.errors import DatabaseFailed, UnsupportedSchemaVersion
+from bridge.storage.errors import DatabaseFailed, SchemaUpgradeNeeded, UnsupportedSchemaVersion
 
 #: The schema version that this program reads and writes.
 SCHEMA_VERSION = 7
@@ -39,9 +39,6 @@ class Look:
 def look(path: Path, *, timeout_seconds: float) -> Look:
     """Look at a SQLite file without changing a byte of it or of its WAL.
 
-    Without a WAL the file is read as immutable, which creates no side files at all. With one, a read-only
-    connection is needed to see what the WAL adds; it may create the ``-shm``, which is SQLite's own.
-
     Raises
     ------
     DatabaseFailed
@@ -50,15 +47,22 @@ def look(path: Path, *, timeout_seconds: float) -> Look:
     try:
         if not path.exists() or path.stat().st_size == 0:
             return Look(is_empty=True)
-        wal = path.with_name(path.name + "-wal")
-        journal = path.with_name(path.name + "-journal")
-        has_side_file = any(side.exists() and side.stat().st_size > 0 for side in (wal, journal))
-        mode = "mode=ro" if has_side_file else "mode=ro&immutable=1"
-        uri = f"file:{quote(str(path))}?{mode}"
+        uri = unaltered_uri(path)
         with closing(sqlite3.connect(uri, uri=True, timeout=timeout_seconds, isolation_level=None)) as connection:
             return _read(connection)
     except (OSError, sqlite3.Error) as error:
         raise DatabaseFailed(f"The store {path} cannot be read: {error}. Nothing was touched.") from error
+
+
+def unaltered_uri(path: Path) -> str:
+    """Return the URI under which SQLite reads a file without changing a byte of it or of its WAL.
+
+    Without a WAL the file is immutable, and no side files are made. With one, a read-only connection is needed to see
+    what the WAL adds; it may create the ``-shm``, which is SQLite's own.
+    """
+    sides = (path.with_name(path.name + "-wal"), path.with_name(path.name + "-journal"))
+    has_side_file = any(side.exists() and side.stat().st_size > 0 for side in sides)
+    return f"file:{quote(str(path))}?{'mode=ro' if has_side_file else 'mode=ro&immutable=1'}"
 
 
 def _read(connection: sqlite3.Connection) -> Look:
@@ -80,20 +84,31 @@ def require_supported(found: Look) -> None:
 
     Raises
     ------
+    SchemaUpgradeNeeded
+        If it is older, and there are steps from it to this one.
     UnsupportedSchemaVersion
-        If the version is newer, older, not a plain number, doubled or missing. ``details`` holds ``found``
-        (a number, a text, a list, or null), ``supported`` and ``relation``.
+        If the version is newer, not a plain number, doubled or missing. ``details`` holds ``found`` (a number, a
+        text, a list, or null), ``supported`` and ``relation``; those of the other error likewise.
     """
-    relation, shown, value = _judge(found.versions)
+    relation, shown, value = judge(found.versions)
     if relation == "same":
         return
+    if relation == "older":
+        raise SchemaUpgradeNeeded(
+            f"This store has {shown}; this Bridge works with schema {SCHEMA_VERSION}. Nothing was touched.",
+            details={"found": value, "supported": [SCHEMA_VERSION, SCHEMA_VERSION], "relation": relation},
+        )
     raise UnsupportedSchemaVersion(
         f"This store has {shown}; this Bridge understands schema {SCHEMA_VERSION}. Nothing was touched.",
         details={"found": value, "supported": [SCHEMA_VERSION, SCHEMA_VERSION], "relation": relation},
     )
 
 
-def _judge(versions: tuple[str | None, ...] | None) -> tuple[str, str, int | str | list[str | None] | None]:
+def judge(versions: tuple[str | None, ...] | None) -> tuple[str, str, int | str | list[str | None] | None]:
+    """Return how a store's version relates to this program's, how to speak of it, and its value.
+
+    The relation is ``same``, ``older``, ``newer``, ``odd``, ``doubled`` or ``missing``.
+    """
     if not versions:
         return "missing", "no schema version", None
     if len(versions) > 1:

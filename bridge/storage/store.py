@@ -10,20 +10,26 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
+from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.engine import URL
 
+from bridge.storage.clients import Visit, is_noted, note
 from bridge.storage.ddl import trigger_statements
-from bridge.storage.engine import create_file, parse_url, reader_engine, sqlite_path, writer_engine
-from bridge.storage.errors import DatabaseBusy, DatabaseMissing, StoreClosed
+from bridge.storage.engine import create_file, make_directories, parse_url, reader_engine, sqlite_path, writer_engine
+from bridge.storage.errors import DatabaseBusy, DatabaseMissing, NotEnoughSpace, SchemaUpgradeNeeded, StoreClosed
+from bridge.storage.locking import StoreLock
 from bridge.storage.schema_version import SCHEMA_VERSION, look, require_supported
 from bridge.storage.tables import metadata, schema_version
 from bridge.storage.tables.recall import derived_statements
 from bridge.storage.transaction import Transaction, typed_error
 from bridge.storage.writer import Writer
+
+if TYPE_CHECKING:
+    from bridge.storage.upgrading import Upgraded
 
 #: How long a write waits for another process's write, unless the store is opened with another limit.
 BUSY_TIMEOUT_SECONDS = 15.0
@@ -44,8 +50,11 @@ class Store:
     a fork amid a snapshot or a write: then the child's is closed.
     """
 
-    def __init__(self, url: URL, *, busy_timeout_seconds: float) -> None:
+    def __init__(self, url: URL, *, busy_timeout_seconds: float, lock: StoreLock) -> None:
         self._url = url
+        self._lock = lock
+        #: What was done to the store on opening it; None if it was up to date.
+        self.upgraded: Upgraded | None = None
         self._busy_timeout_seconds = busy_timeout_seconds
         self._is_closed = False
         # Guards the count of open snapshots, and keeps new ones from opening while the process forks.
@@ -56,7 +65,15 @@ class Store:
         _stores.add(self)
 
     @classmethod
-    def open(cls, url: str, *, create: bool = True, busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS) -> Store:
+    def open(
+        cls,
+        url: str,
+        *,
+        create: bool = True,
+        busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS,
+        visit: Visit | None = None,
+        auto_upgrade: bool = False,
+    ) -> Store:
         """Open the store at a database URL; make it, and its directories (0700), if it is not there.
 
         Parameters
@@ -64,14 +81,20 @@ class Store:
         url
             SQLAlchemy URL, ``sqlite:////full/path/bridge.db``.
         create
-            Whether a missing store is made. A store that exists is never altered by opening it.
+            Whether a missing store is made.
         busy_timeout_seconds
             How long a write waits for the writes of other processes.
+        visit
+            Who opens it; written down in the store at most once an hour. None leaves no trace.
+        auto_upgrade
+            Whether a store of an older schema is upgraded at once, where the backup fits. Needs a visit.
 
         Raises
         ------
+        SchemaUpgradeNeeded
+            If the store has an older schema and was not to be upgraded, or does not fit on the disk twice.
         UnsupportedSchemaVersion
-            If the store was written by a newer, older or unknown program; decided before any write.
+            If the store was written by a newer or unknown program; decided before any write.
         DatabaseMissing
             If there is none and ``create`` is false.
         DatabaseFailed
@@ -82,13 +105,36 @@ class Store:
         parsed = parse_url(url)
         path = sqlite_path(parsed)
         found = look(path, timeout_seconds=busy_timeout_seconds)
+        upgraded = None
         if not found.is_empty:
-            require_supported(found)
+            try:
+                require_supported(found)
+            except SchemaUpgradeNeeded as needed:
+                if not auto_upgrade or visit is None:
+                    raise
+                upgraded = _upgrade_at_once(path, visit, busy_timeout_seconds, needed)
         elif not create:
             raise DatabaseMissing(f"There is no store at {path}.")
         else:
-            _create(parsed, busy_timeout_seconds)
-        return cls(parsed, busy_timeout_seconds=busy_timeout_seconds)
+            make_directories(path.parent)
+        lock = StoreLock.share(path, timeout_seconds=busy_timeout_seconds)
+        try:
+            # Only now can nobody upgrade or replace it any more: what was seen before may be gone.
+            found = look(path, timeout_seconds=busy_timeout_seconds)
+            if not found.is_empty:
+                require_supported(found)
+            elif not create:
+                raise DatabaseMissing(f"There is no store at {path}.")
+            else:
+                _create(parsed, busy_timeout_seconds)
+            store = cls(parsed, busy_timeout_seconds=busy_timeout_seconds, lock=lock)
+        except BaseException:
+            lock.release()
+            raise
+        store.upgraded = upgraded
+        if visit is not None:
+            store._note(visit)
+        return store
 
     @property
     def url(self) -> URL:
@@ -157,6 +203,7 @@ class Store:
         self._writer.close()
         self._writer_engine.dispose()
         self._reader.dispose()
+        self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -165,6 +212,13 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _note(self, visit: Visit) -> None:
+        with self.read() as connection:
+            if is_noted(connection, visit):
+                return
+        # Nobody waits for it, and a store that cannot be written to can be read all the same.
+        self.submit(lambda tx: note(tx, visit))
 
     def _connect(self) -> None:
         timeout = self._busy_timeout_seconds
@@ -194,6 +248,8 @@ class Store:
         if self._is_closed:
             self._writer = Writer(self._writer_engine, busy_timeout_seconds=self._busy_timeout_seconds)
             self._writer.close()
+            # The parent's hold on the lock is not ended by closing the copy of its descriptor.
+            self._lock.release()
 
 
 # SQLite keeps the locks of a process in memory that a fork copies, while the kernel's locks stay behind: a child
@@ -222,6 +278,20 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+
+
+def _upgrade_at_once(path: Path, visit: Visit, busy_timeout_seconds: float, needed: SchemaUpgradeNeeded) -> Upgraded:
+    # Imported here: it is used once in the life of a store, and pulls in Alembic.
+    from bridge.storage.upgrading import upgrade
+
+    try:
+        return upgrade(path, moment=visit.moment, timeout_seconds=busy_timeout_seconds)
+    except NotEnoughSpace as error:
+        raise SchemaUpgradeNeeded(
+            f"{needed.message.removesuffix(' Nothing was touched.')} {error.message}",
+            hint=error.hint,
+            details=needed.details | error.details,
+        ) from error
 
 
 def _create(url: URL, busy_timeout_seconds: float) -> None:

@@ -6,8 +6,17 @@ from sqlalchemy import Column, Table, Text
 
 from bridge.storage.tables.agents import agents
 from bridge.storage.tables.base import metadata
+from bridge.storage.tables.clients import clients
 from bridge.storage.tables.control import attempts, controllers, delegations, plans
-from bridge.storage.tables.conversations import branch_cursors, entry_labels, session_entries, session_heads, sessions
+from bridge.storage.tables.conversations import (
+    branch_cursors,
+    entry_labels,
+    legacy_events,
+    quarantined_sessions,
+    session_entries,
+    session_heads,
+    sessions,
+)
 from bridge.storage.tables.integrity import audit_events
 from bridge.storage.tables.recall import recall_documents, recall_marks
 from bridge.storage.tables.workspaces import (
@@ -29,15 +38,18 @@ __all__ = [
     "attempts",
     "audit_events",
     "branch_cursors",
+    "clients",
     "controllers",
     "delegations",
     "entry_labels",
     "kept_contents",
     "kept_states",
+    "legacy_events",
     "manifest_pages",
     "manifests",
     "metadata",
     "plans",
+    "quarantined_sessions",
     "recall_documents",
     "recall_marks",
     "repository_states",

@@ -149,3 +149,30 @@ entry_labels = Table(
     ),
     Index("ix_entry_labels_name", "name"),
 )
+
+#: What an event of the older linear history held in a form that no entry can have: NULL, another type, a time in
+#: other words, an unusable session name. ``original`` is a JSON object of those columns; see ``migrations.legacy``.
+legacy_events = Table(
+    "legacy_events",
+    metadata,
+    key("session_id"),
+    key("entry_id"),
+    required("original", Text),
+    ForeignKeyConstraint(
+        ["session_id", "entry_id"],
+        ["session_entries.session_id", "session_entries.id"],
+        name="fk_legacy_events_entry",
+    ),
+)
+
+#: Sessions that ``bridge db check`` found damaged; readers refuse them by name, and their siblings stay usable. No
+#: foreign key: what is quarantined may have lost its row.
+quarantined_sessions = Table(
+    "quarantined_sessions",
+    metadata,
+    key("session_id"),
+    required("reason"),
+    required("found_at"),
+    required("findings", Text),
+    sqlite_with_rowid=False,
+)

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from bridge.storage.errors import UnsupportedSchemaVersion
+from bridge.storage.errors import SchemaUpgradeNeeded, UnsupportedSchemaVersion
 from bridge.storage.schema_version import SCHEMA_VERSION
 from bridge.storage.store import Store
+
+LEGACY = Path(__file__).with_name("legacy")
 
 ODD_VERSIONS = [
     ("newer", f"UPDATE schema_version SET version_num = '{SCHEMA_VERSION + 1}'", SCHEMA_VERSION + 1),
     ("newer", "UPDATE schema_version SET version_num = '999'", 999),
-    ("older", f"UPDATE schema_version SET version_num = '{SCHEMA_VERSION - 1}'", SCHEMA_VERSION - 1),
     ("odd", "UPDATE schema_version SET version_num = '0'", "0"),
     ("odd", "UPDATE schema_version SET version_num = '-7'", "-7"),
     ("odd", "UPDATE schema_version SET version_num = '07'", "07"),
@@ -34,12 +35,19 @@ ODD_VERSIONS = [
 ]
 
 
+def lay(database: Path, version: int) -> None:
+    """Make a store of an older schema from its literal SQL."""
+    database.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(database)) as connection:
+        connection.executescript((LEGACY / f"v{version}.sql").read_text(encoding="utf-8"))
+
+
 def digests(directory: Path) -> dict[str, str]:
-    """Digests of all files but the shared memory, which is SQLite's own."""
+    """Digests of all files but the lock file and the shared memory, which is SQLite's own."""
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in directory.iterdir()
-        if not path.name.endswith("-shm")
+        if not path.name.endswith(("-shm", ".lock"))
     }
 
 
@@ -55,6 +63,24 @@ def refuse(url: str, relation: str, found: object) -> None:
         }
         assert f"schema {SCHEMA_VERSION}" in error.message
         assert "Nothing was touched" in error.message
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+def test_fc_62_an_older_store_is_refused_with_the_command_to_run_and_no_byte_changes(url, database, version):
+    lay(database, version)
+    before = digests(database.parent)
+    for create in (True, False):
+        with pytest.raises(SchemaUpgradeNeeded) as caught:
+            Store.open(url, create=create)
+        assert f"schema {version}" in caught.value.message
+        assert "Nothing was touched" in caught.value.message
+        assert "bridge db upgrade" in caught.value.hint
+        assert caught.value.details == {
+            "found": version,
+            "supported": [SCHEMA_VERSION, SCHEMA_VERSION],
+            "relation": "older",
+        }
+    assert digests(database.parent) == before
 
 
 @pytest.mark.parametrize(("relation", "statement", "found"), ODD_VERSIONS)

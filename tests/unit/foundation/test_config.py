@@ -68,6 +68,8 @@ def test_config_file_sets_the_time_limit(home: Path) -> None:
         (b"git_timeout_seconds = inf", "positive"),
         (b"git_timeout_seconds = true", "positive"),
         (b'git_timeout_seconds = "5"', "positive"),
+        (b"auto_upgrade = 1", "true or false"),
+        (b'auto_upgrade = "no"', "true or false"),
         (b"git_timeout = 5", "unknown key 'git_timeout'"),
         (b"[git]\ntimeout = 5", "unknown key 'git'"),
         (b"git_timeout_seconds =", "config.toml"),
@@ -79,6 +81,12 @@ def test_a_wrong_config_file_is_refused_by_name(home: Path, content: bytes, name
     with pytest.raises(InvalidConfiguration, match=named) as caught:
         load_settings({"BRIDGE_HOME": str(home)})
     assert "config.toml" in caught.value.message
+
+
+def test_upgrades_at_opening_can_be_switched_off(home: Path) -> None:
+    assert load_settings({"BRIDGE_HOME": str(home)}).auto_upgrade
+    (home / "config.toml").write_text("auto_upgrade = false\n")
+    assert not load_settings({"BRIDGE_HOME": str(home)}).auto_upgrade
 
 
 def test_an_unreadable_config_file_is_refused(home: Path) -> None:

@@ -1,0 +1,78 @@
+"""Checking a store as a whole, and setting damaged sessions aside so that their siblings stay usable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bridge.control.controller import Controller
+from bridge.control.recording import RecordingTransaction
+from bridge.conversations import store
+from bridge.conversations.soundness import MAX_FLAWS, Flaw, check_sessions
+from bridge.foundation.canonical import canonical_text
+from bridge.storage.checking import Problem, check_database
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCheck:
+    """What a check found.
+
+    ``quarantined`` are the sessions that are set aside now, ``released`` those that were and are sound again.
+    """
+
+    problems: tuple[Problem, ...]
+    flaws: tuple[Flaw, ...]
+    quarantined: tuple[str, ...]
+    released: tuple[str, ...]
+
+    @property
+    def is_sound(self) -> bool:
+        return not (self.problems or self.flaws)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sound": self.is_sound,
+            "problems": [asdict(problem) for problem in self.problems],
+            "flaws": [asdict(flaw) for flaw in self.flaws],
+            "quarantined": list(self.quarantined),
+            "released": list(self.released),
+        }
+
+
+def check_store(controller: Controller) -> StoreCheck:
+    """Check the database and the shape of every session; set aside what is damaged, release what is sound again.
+
+    Raises
+    ------
+    DatabaseFailed, DatabaseBusy
+        If the check cannot be made, or its outcome not be written.
+    """
+    with controller.store.read() as connection:
+        problems = check_database(connection)
+        flaws = list(check_sessions(connection))
+        before = set(store.list_quarantined(connection))
+    by_session: dict[str, list[Flaw]] = {}
+    for flaw in flaws:
+        by_session.setdefault(flaw.session_id, []).append(flaw)
+    released = sorted(before - by_session.keys())
+    if by_session or released:
+        controller.recorder.transact(lambda recording: _set_aside(recording, by_session, released, before))
+    listed = [flaw for found in by_session.values() for flaw in found[:MAX_FLAWS]]
+    return StoreCheck(tuple(problems), tuple(listed), tuple(sorted(by_session)), tuple(released))
+
+
+def _set_aside(
+    recording: RecordingTransaction,
+    by_session: Mapping[str, Sequence[Flaw]],
+    released: Sequence[str],
+    before: set[str],
+) -> None:
+    for session_id, flaws in by_session.items():
+        findings = canonical_text([asdict(flaw) for flaw in flaws[:MAX_FLAWS]])
+        store.put_quarantine(recording.tx, session_id, flaws[0].code, findings, recording.moment)
+        if session_id not in before:
+            recording.event(session_id, "session.quarantined", {"reason": flaws[0].code, "flaws": len(flaws)})
+    for session_id in released:
+        store.delete_quarantine(recording.tx, session_id)
+        recording.event(session_id, "session.released", {})

@@ -1,0 +1,218 @@
+"""Runs the revisions on one SQLite file, each in one transaction that is checked before it is committed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.pool import NullPool
+
+from bridge.foundation.errors import BridgeError
+from bridge.storage.engine import parse_url, sqlite_engine
+from bridge.storage.errors import UpgradeFailed
+from bridge.storage.migrations.legacy import events_digest
+from bridge.storage.prepared import DriverConnection, driver_of
+from bridge.storage.transaction import typed_error
+
+_PACKAGE = Path(__file__).parent
+#: Digests (SHA-256, hex) of the files that make up the revisions; written by ``scripts/pin_revisions.py``.
+DIGESTS = _PACKAGE / "digests.json"
+#: Findings of a check that a message shows.
+_MAX_SHOWN = 5
+
+#: Told the step (the version it leads to), the rows done and the rows in all; 0 of 0 where there is nothing to count.
+Progress = Callable[[int, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One revision: the version it leads to, and what it does in a line."""
+
+    version: int
+    summary: str
+
+
+def revision_files() -> list[Path]:
+    """Return the files whose digests are pinned."""
+    return sorted([*(_PACKAGE / "versions").glob("v*.*"), _PACKAGE / "legacy.py", _PACKAGE / "statements.py"])
+
+
+def current_digests() -> dict[str, str]:
+    """Return the SHA-256 of each pinned file by its path in this package."""
+    return {
+        path.relative_to(_PACKAGE).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in revision_files()
+    }
+
+
+def require_unaltered() -> None:
+    """Refuse to run revisions that are not those that were shipped.
+
+    Raises
+    ------
+    UpgradeFailed
+        If a file is missing, added or changed.
+    """
+    pinned, found = json.loads(DIGESTS.read_text(encoding="utf-8")), current_digests()
+    changed = sorted(name for name in pinned.keys() | found.keys() if pinned.get(name) != found.get(name))
+    if changed:
+        raise UpgradeFailed(
+            f"The steps of the upgrade are not those that were shipped ({', '.join(changed[:_MAX_SHOWN])}). "
+            "Nothing was touched.",
+            hint="Install Bridge again.",
+            details={"reason": "altered_revision", "files": changed},
+        )
+
+
+def steps_between(found: int, target: int) -> list[Step]:
+    """Return the steps that lead from a version to another."""
+    script = ScriptDirectory.from_config(_config())
+    return [Step(number, script.get_revision(str(number)).doc) for number in range(found + 1, target + 1)]
+
+
+def run_revisions(url: str, target: int, *, moment: str, progress: Progress) -> None:
+    """Bring a file from the version it has to a later one.
+
+    Raises
+    ------
+    UpgradeFailed
+        If a check did not pass; the revision was undone, those before it stand. ``details`` holds ``reason`` and
+        ``version``, the one that the store has now.
+    DatabaseBusy, DatabaseFailed
+        If the database fails; likewise.
+    """
+    engine = migration_engine(url)
+    try:
+        with engine.connect() as connection:
+            run = _Run(connection, progress)
+            config = _config()
+            config.attributes.update(
+                connection=connection, on_version_apply=run.check, report=run.report, moment=moment
+            )
+            try:
+                command.upgrade(config, str(target))
+            except BridgeError:
+                raise
+            except (ValueError, sqlite3.Error) as error:
+                raise run.failure("step_failed", str(error)) from error
+            except Exception as error:
+                told = typed_error(error)
+                if told is error:
+                    raise
+                raise told from error
+    finally:
+        engine.dispose()
+
+
+def migration_engine(url: str) -> Engine:
+    """Return the engine that revisions run on.
+
+    Transactions begin with the write lock and are never begun or ended by the driver; DDL is inside them. Foreign
+    keys are off, because a table that others refer to cannot be rebuilt otherwise: dropping it would silently
+    delete what refers to it. The pragma has no effect inside a transaction, so it stands here.
+    """
+    engine = sqlite_engine(parse_url(url), busy_timeout_seconds=0.0, poolclass=NullPool)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _record: Any) -> None:
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=OFF")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        driver_of(connection).execute("BEGIN IMMEDIATE")
+
+    return engine
+
+
+class _Run:
+    """Checks each revision before its commit: foreign keys, the file itself, and that no recorded row changed."""
+
+    def __init__(self, connection: Connection, progress: Progress) -> None:
+        self._connection = connection
+        self._progress = progress
+        self._driver = driver_of(connection)
+        self._version = self._stored_version()
+        self._digests = content_digests(self._driver)
+
+    def report(self, done: int, total: int) -> None:
+        self._progress(self._version + 1, done, total)
+
+    def check(self, **_facts: Any) -> None:
+        """Check the open transaction of a revision; called by Alembic after the version was written."""
+        broken = self._driver.execute("PRAGMA foreign_key_check").fetchall()
+        if broken:
+            tables = sorted({str(row[0]) for row in broken})
+            raise self.failure("foreign_keys", f"{len(broken)} rows of {', '.join(tables)} refer to rows that are not")
+        found = [str(row[0]) for row in self._driver.execute("PRAGMA integrity_check").fetchall()]
+        if found != ["ok"]:
+            raise self.failure("integrity", "; ".join(found[:_MAX_SHOWN]))
+        digests = content_digests(self._driver)
+        for table, digest in self._digests.items():
+            # A table that a revision moves elsewhere is compared by that revision, before it drops it.
+            if table in digests and digests[table] != digest:
+                raise self.failure("digest", f"the content of {table} would not be what it was")
+        self._digests = digests
+        self._version = self._stored_version()
+        self._progress(self._version, 0, 0)
+
+    def failure(self, reason: str, text: str) -> UpgradeFailed:
+        version = self._version
+        return UpgradeFailed(
+            f"The step to schema {version + 1} was undone: {text}. The store is whole at schema {version}.",
+            details={"reason": reason, "version": version, "step": version + 1},
+        )
+
+    def _stored_version(self) -> int:
+        row = self._driver.execute("SELECT version_num FROM schema_version").fetchone()
+        return 0 if row is None else int(row[0])
+
+
+def content_digests(driver: DriverConnection) -> dict[str, str]:
+    """Return the digest of everything recorded, by table: what an upgrade must not change.
+
+    Only what an entry or an event was written with counts. Columns that a later version derives are in tables of
+    their own.
+    """
+    tables = {row[0] for row in driver.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
+    digests = {}
+    if "agent_events" in tables:
+        digests["agent_events"] = events_digest(driver)
+    for table, (columns, order) in _RECORDED.items():
+        if table in tables:
+            digest = hashlib.sha256()
+            for row in driver.execute(f"SELECT {columns} FROM {table} ORDER BY {order}"):  # noqa: S608 - constants
+                digest.update(repr(row).encode(errors="surrogatepass"))
+            digests[table] = digest.hexdigest()
+    return digests
+
+
+_RECORDED = {
+    "session_entries": (
+        (
+            "session_id, id, parent_entry_id, sequence, semantic_schema_version, kind, context_visibility,"
+            " state_digest, unknown_reason, unknown_path, unknown_detail, observed_at, external_source, external_id,"
+            " created_at, payload_hash, entry_hash, payload"
+        ),
+        "session_id, sequence",
+    ),
+    "audit_events": ("chain_id, ordinal, event_type, created_at, event_hash, body", "chain_id, ordinal"),
+    "legacy_events": ("session_id, entry_id, original", "session_id, entry_id"),
+}
+
+
+def _config() -> Config:
+    config = Config()
+    # A percent sign in a path would be read as the beginning of an interpolation.
+    config.set_main_option("script_location", str(_PACKAGE).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config

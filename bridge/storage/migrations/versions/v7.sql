@@ -1,0 +1,191 @@
+CREATE TABLE agents (
+    id VARCHAR NOT NULL,
+    parent_agent_id VARCHAR,
+    session_id VARCHAR,
+    role VARCHAR NOT NULL,
+    depth INTEGER NOT NULL,
+    harness VARCHAR,
+    status VARCHAR NOT NULL,
+    created_at VARCHAR NOT NULL,
+    updated_at VARCHAR NOT NULL,
+    CONSTRAINT pk_agents PRIMARY KEY (id),
+    CONSTRAINT fk_agents_parent_agent_id FOREIGN KEY(parent_agent_id) REFERENCES agents (id),
+    CONSTRAINT ck_agents_depth CHECK (depth >= 0),
+    CONSTRAINT ck_agents_parent CHECK ((depth = 0) = (parent_agent_id IS NULL))
+)
+
+CREATE INDEX ix_agents_parent_agent_id ON agents (parent_agent_id)
+
+CREATE INDEX ix_agents_session_id ON agents (session_id)
+
+CREATE TABLE controllers (
+    id VARCHAR NOT NULL,
+    pid INTEGER NOT NULL,
+    process_start_time FLOAT NOT NULL,
+    host VARCHAR NOT NULL,
+    build VARCHAR NOT NULL,
+    started_at VARCHAR NOT NULL,
+    ended_at VARCHAR,
+    CONSTRAINT pk_controllers PRIMARY KEY (id)
+)
+
+CREATE TABLE plans (
+    id VARCHAR NOT NULL,
+    label VARCHAR,
+    session_id VARCHAR NOT NULL,
+    path VARCHAR,
+    status VARCHAR NOT NULL,
+    created_at VARCHAR NOT NULL,
+    updated_at VARCHAR NOT NULL,
+    finished_at VARCHAR,
+    text TEXT NOT NULL,
+    CONSTRAINT pk_plans PRIMARY KEY (id)
+)
+
+CREATE INDEX ix_plans_session_id ON plans (session_id)
+
+CREATE TABLE quarantined_sessions (
+    session_id VARCHAR NOT NULL,
+    reason VARCHAR NOT NULL,
+    found_at VARCHAR NOT NULL,
+    findings TEXT NOT NULL,
+    CONSTRAINT pk_quarantined_sessions PRIMARY KEY (session_id)
+)
+ WITHOUT ROWID
+
+CREATE TABLE recall_documents (
+    document INTEGER NOT NULL,
+    session_id TEXT NOT NULL,
+    sequence BIGINT NOT NULL,
+    CONSTRAINT pk_recall_documents PRIMARY KEY (document),
+    CONSTRAINT uq_recall_documents_session_id_sequence UNIQUE (session_id, sequence)
+)
+
+CREATE TABLE recall_marks (
+    session_id TEXT NOT NULL,
+    indexed_through BIGINT NOT NULL,
+    terms_version INTEGER NOT NULL,
+    CONSTRAINT pk_recall_marks PRIMARY KEY (session_id)
+)
+
+CREATE TABLE workspaces (
+    id VARCHAR NOT NULL,
+    kind VARCHAR NOT NULL,
+    parent_id VARCHAR,
+    path VARCHAR NOT NULL,
+    common_dir VARCHAR,
+    repository_id VARCHAR,
+    worktree_id VARCHAR,
+    base_commit VARCHAR,
+    label VARCHAR,
+    status VARCHAR NOT NULL,
+    kept_reason VARCHAR,
+    created_at VARCHAR NOT NULL,
+    updated_at VARCHAR NOT NULL,
+    CONSTRAINT pk_workspaces PRIMARY KEY (id),
+    CONSTRAINT fk_workspaces_parent_id FOREIGN KEY(parent_id) REFERENCES workspaces (id),
+    CONSTRAINT ck_workspaces_kind CHECK (kind IN ('repository', 'task', 'worker')),
+    CONSTRAINT ck_workspaces_parent CHECK ((kind = 'repository') = (parent_id IS NULL))
+)
+
+CREATE INDEX ix_workspaces_worktree_id ON workspaces (worktree_id)
+
+CREATE UNIQUE INDEX uq_workspaces_path ON workspaces (path) WHERE status <> 'removed'
+
+CREATE INDEX ix_workspaces_parent_id ON workspaces (parent_id)
+
+CREATE TABLE repository_states (
+    state_digest VARCHAR NOT NULL,
+    dirty_hash VARCHAR NOT NULL,
+    created_at VARCHAR NOT NULL,
+    state TEXT NOT NULL,
+    CONSTRAINT pk_repository_states PRIMARY KEY (state_digest),
+    CONSTRAINT ck_repository_states_state_digest CHECK (length(state_digest) = 64)
+)
+ WITHOUT ROWID
+
+CREATE TABLE manifests (
+    dirty_hash VARCHAR NOT NULL,
+    created_at VARCHAR NOT NULL,
+    page_index TEXT NOT NULL,
+    CONSTRAINT pk_manifests PRIMARY KEY (dirty_hash),
+    CONSTRAINT ck_manifests_dirty_hash CHECK (length(dirty_hash) = 64)
+)
+
+CREATE TABLE manifest_pages (
+    page_digest VARCHAR NOT NULL,
+    body BLOB NOT NULL,
+    CONSTRAINT pk_manifest_pages PRIMARY KEY (page_digest),
+    CONSTRAINT ck_manifest_pages_page_digest CHECK (length(page_digest) = 64)
+)
+
+CREATE TABLE delegations (
+    id VARCHAR NOT NULL,
+    plan_id VARCHAR,
+    name VARCHAR,
+    position INTEGER NOT NULL,
+    parent_session_id VARCHAR NOT NULL,
+    request_entry_id VARCHAR,
+    result_entry_id VARCHAR,
+    worker_session_id VARCHAR,
+    worker_agent_id VARCHAR,
+    workspace_id VARCHAR,
+    controller_id VARCHAR,
+    status VARCHAR NOT NULL,
+    base_commit VARCHAR,
+    result_commit VARCHAR,
+    worker_commit VARCHAR,
+    result_ref VARCHAR,
+    adoption_status VARCHAR,
+    adoption_commit VARCHAR,
+    kept_reason VARCHAR,
+    cancel_requested_at VARCHAR,
+    created_at VARCHAR NOT NULL,
+    updated_at VARCHAR NOT NULL,
+    finished_at VARCHAR,
+    request TEXT NOT NULL,
+    decision TEXT,
+    CONSTRAINT pk_delegations PRIMARY KEY (id),
+    CONSTRAINT fk_delegations_plan_id FOREIGN KEY(plan_id) REFERENCES plans (id),
+    CONSTRAINT fk_delegations_controller_id FOREIGN KEY(controller_id) REFERENCES controllers (id),
+    CONSTRAINT uq_delegations_plan_id_name UNIQUE (plan_id, name)
+)
+
+CREATE INDEX ix_delegations_parent_session_id ON delegations (parent_session_id)
+
+CREATE INDEX ix_delegations_status ON delegations (status)
+
+CREATE TABLE attempts (
+    delegation_id VARCHAR NOT NULL,
+    number BIGINT NOT NULL,
+    status VARCHAR NOT NULL,
+    pid INTEGER,
+    process_start_time FLOAT,
+    started_at VARCHAR NOT NULL,
+    finished_at VARCHAR,
+    exit_status INTEGER,
+    failure_class VARCHAR,
+    CONSTRAINT pk_attempts PRIMARY KEY (delegation_id, number),
+    CONSTRAINT fk_attempts_delegation_id FOREIGN KEY(delegation_id) REFERENCES delegations (id),
+    CONSTRAINT ck_attempts_number CHECK (number >= 1)
+)
+
+CREATE VIRTUAL TABLE recall_index USING fts5(session, terms, content='', tokenize='ascii')
+
+CREATE TRIGGER repository_states_no_update BEFORE UPDATE ON repository_states BEGIN SELECT RAISE(ABORT, 'repository_states are immutable'); END
+
+CREATE TRIGGER repository_states_no_delete BEFORE DELETE ON repository_states BEGIN SELECT RAISE(ABORT, 'repository_states are immutable'); END
+
+CREATE TRIGGER repository_states_no_overwrite BEFORE INSERT ON repository_states WHEN EXISTS (SELECT 1 FROM repository_states WHERE state_digest = NEW.state_digest) BEGIN SELECT RAISE(ABORT, 'repository_states are immutable: the key exists'); END
+
+CREATE TRIGGER manifests_no_update BEFORE UPDATE ON manifests BEGIN SELECT RAISE(ABORT, 'manifests are immutable'); END
+
+CREATE TRIGGER manifests_no_delete BEFORE DELETE ON manifests BEGIN SELECT RAISE(ABORT, 'manifests are immutable'); END
+
+CREATE TRIGGER manifests_no_overwrite BEFORE INSERT ON manifests WHEN EXISTS (SELECT 1 FROM manifests WHERE dirty_hash = NEW.dirty_hash) BEGIN SELECT RAISE(ABORT, 'manifests are immutable: the key exists'); END
+
+CREATE TRIGGER manifest_pages_no_update BEFORE UPDATE ON manifest_pages BEGIN SELECT RAISE(ABORT, 'manifest_pages are immutable'); END
+
+CREATE TRIGGER manifest_pages_no_delete BEFORE DELETE ON manifest_pages BEGIN SELECT RAISE(ABORT, 'manifest_pages are immutable'); END
+
+CREATE TRIGGER manifest_pages_no_overwrite BEFORE INSERT ON manifest_pages WHEN EXISTS (SELECT 1 FROM manifest_pages WHERE page_digest = NEW.page_digest) BEGIN SELECT RAISE(ABORT, 'manifest_pages are immutable: the key exists'); END

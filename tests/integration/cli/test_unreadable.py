@@ -1,0 +1,115 @@
+"""What cannot be read, reader by reader, from one table: another contract, a broken payload, a damaged session.
+
+An entry of an unknown semantic version fails closed where its meaning is needed and is shown as it is where it is not.
+A broken payload (the older history has such) is an entry without meaning, and disturbs nobody. A damaged session is
+refused by every reader of sessions.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+VERSION, QUARANTINE = "unsupported_semantic_version", "session_quarantined"
+#: Reader, and what it answers: with an entry of version 3 on the path, with a broken payload, in a damaged session.
+#: None stands for an ordinary answer. {s} is the session, {e} the entry.
+READERS = [
+    (("context", "{s}"), VERSION, None, QUARANTINE),
+    (("recall", "three", "--session", "{s}"), VERSION, None, QUARANTINE),
+    (("show", "{e}"), None, None, None),
+    (("log", "{s}"), None, None, QUARANTINE),
+    (("log", "{s}", "--all"), None, None, QUARANTINE),
+    (("tree", "{s}"), None, None, QUARANTINE),
+    (("branches", "{s}"), None, None, QUARANTINE),
+    (("session", "show", "{s}"), None, None, QUARANTINE),
+    (("session", "lineage", "{s}"), None, None, QUARANTINE),
+    (("session", "list"), None, None, None),
+    (("export", "{s}"), None, None, QUARANTINE),
+    (("status", "{s}"), None, None, QUARANTINE),
+    (("root", "{s}"), None, None, QUARANTINE),
+    (("append", "{s}", "--kind", "note", "--text", "more"), None, None, QUARANTINE),
+    (("goto", "{s}", "{e}"), None, None, QUARANTINE),
+    (("label", "{e}", "name"), None, None, QUARANTINE),
+    (("session", "new", "--from", "{e}"), None, None, QUARANTINE),
+]
+
+
+@pytest.fixture
+def spoken(here, say):
+    """A session and a sibling, with three messages each."""
+    made = [here.json("session", "new")["id"] for _ in range(2)]
+    for session_id in made:
+        for text in ("one", "two", "three"):
+            say(session_id, text)
+    return made
+
+
+def spoil(here, bridge_home, how: str, session_id: str) -> None:
+    entry_id = f"{session_id}-000002"
+    change = {
+        "version": f"UPDATE session_entries SET semantic_schema_version = 3 WHERE id = '{entry_id}'",
+        "payload": (
+            'UPDATE session_entries SET semantic_schema_version = 1, payload = \'{"text":"cut o\''
+            f" WHERE id = '{entry_id}'"
+        ),
+        "damage": f"UPDATE session_heads SET next_sequence = 1 WHERE session_id = '{session_id}'",
+    }[how]
+    with closing(sqlite3.connect(bridge_home / "bridge.db")) as connection:
+        (trigger,) = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE name = 'session_entries_no_update'"
+        ).fetchone()
+        connection.execute("DROP TRIGGER session_entries_no_update")
+        connection.execute(change)
+        connection.execute(trigger)
+        connection.commit()
+    assert here("db", "check").status == (1 if how == "damage" else 0)
+
+
+@pytest.mark.parametrize("how", ["version", "payload", "damage"])
+def test_every_reader_answers_as_the_table_says(here, bridge_home, spoken, how):
+    session_id, sibling = spoken
+    spoil(here, bridge_home, how, session_id)
+    for words, *codes in READERS:
+        expected = codes[["version", "payload", "damage"].index(how)]
+        told = [word.format(s=session_id, e=f"{session_id}-000002") for word in words]
+        answer = here(*told, "--json")
+        if expected is None:
+            assert answer.status == 0, (words, answer.stderr)
+        else:
+            assert answer.error()["code"] == expected, words
+            if expected == VERSION:
+                assert answer.error()["details"] == {"entry": f"{session_id}-000002", "found": 3, "supported": [1, 2]}
+        healthy = [word.format(s=sibling, e=f"{sibling}-000002") for word in words]
+        assert here(*healthy).status == 0, words
+
+
+@pytest.mark.parametrize(("how", "reason"), [("version", "semantic schema version 3"), ("damage", "bad_head")])
+def test_doctor_names_what_is_unreadable_and_why(here, bridge_home, spoken, how, reason):
+    session_id, sibling = spoken
+    spoil(here, bridge_home, how, session_id)
+    checks = {check["name"]: check for check in here.json("doctor")["checks"]}
+    assert checks["unreadable_sessions"]["status"] == "warning"
+    assert checks["unreadable_sessions"]["facts"]["sessions"] == [{"session_id": session_id, "reason": reason}]
+    assert sibling not in checks["unreadable_sessions"]["detail"]
+
+
+def test_a_branch_beside_an_unreadable_entry_stays_usable(here, bridge_home, spoken):
+    session_id, _ = spoken
+    spoil(here, bridge_home, "version", session_id)
+    here("goto", session_id, f"{session_id}-000001").ok()
+    here("append", session_id, "--kind", "user.message", "--text", "beside").ok()
+    shown = here("context", session_id).ok().stdout
+    assert "beside" in shown
+    assert "two" not in shown
+
+
+@pytest.mark.parametrize("how", ["version", "payload", "damage"])
+def test_verify_reports_and_goes_on(here, bridge_home, spoken, how):
+    session_id, sibling = spoken
+    spoil(here, bridge_home, how, session_id)
+    verdicts = {one["session_id"]: one for one in here("verify", "--json").json()["sessions"]}
+    assert set(verdicts) == {session_id, sibling}
+    assert here("verify", sibling).status == 0
+    assert here("verify", session_id).status == 1
