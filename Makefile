@@ -46,9 +46,11 @@ layers: $(STAMPS)/dev
 
 docs: $(STAMPS)/dev
 	$(BIN)/python scripts/generate.py
+	$(BIN)/python scripts/field_cases.py
 
 docs-check: $(STAMPS)/dev
 	$(BIN)/python scripts/generate.py --check
+	$(BIN)/python scripts/field_cases.py --check
 
 check: lint types layers docs-check test
 

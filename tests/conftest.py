@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 # No example is too slow: a busy machine must not fail a test.
@@ -53,6 +55,13 @@ def default_state_path_raises(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a test reached the default state directory")
 
     monkeypatch.setattr("bridge.foundation.config.platformdirs.user_state_dir", refuse)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_at_start() -> Iterator[None]:
+    """Take back what a command run in this process set up: its streams are closed by then."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

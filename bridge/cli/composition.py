@@ -5,6 +5,7 @@ Commands import this module inside the function that uses it, because it pulls i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,5 +27,9 @@ def open_controller(cli: Cli, *, create: bool = True) -> Iterator[Controller]:
     UnsupportedSchemaVersion, DatabaseMissing, DatabaseFailed, InvalidConfiguration
         What opening the store raises.
     """
+    if "structlog" in sys.modules:
+        # Something that logs was imported, and unconfigured it would write to stdout. What logs is imported
+        # before the store is opened, so that commands that log nothing are spared structlog's start-up.
+        cli.start_logging()
     with Controller(cli.settings, clock=cli.clock, environment=cli.environment, create=create) as controller:
         yield controller

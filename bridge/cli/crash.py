@@ -23,7 +23,7 @@ MAX_REPORTS = 20
 #: Largest report, in characters: a deep recursion must not fill the disk.
 MAX_REPORT_CHARACTERS = 200_000
 #: Libraries whose versions matter.
-LIBRARIES = ("sqlalchemy", "sqlmodel", "typer", "anyio", "orjson", "jsonschema-rs", "psutil")
+LIBRARIES = ("sqlalchemy", "typer", "anyio", "orjson", "jsonschema-rs", "psutil")
 
 
 @dataclass(frozen=True, slots=True)

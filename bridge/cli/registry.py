@@ -48,6 +48,11 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             CommandSpec("new", "Start a session", "session:new"),
             CommandSpec("list", "List the sessions of this workspace", "session:list_"),
             CommandSpec("show", "Show a session with its workspace, labels and cursors", "session:show"),
+            CommandSpec(
+                "lineage",
+                "Draw the sessions that a session descends from, and those that descend from it",
+                "lineage:lineage",
+            ),
         ),
     ),
     CommandSpec("append", "Append an entry to a session", "append:append"),
@@ -80,5 +85,10 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         ),
     ),
     CommandSpec("result", "Print a worker's result, checked as evidence is", "result:result"),
+    CommandSpec("export", "Write a session as a portable file", "export:export"),
+    CommandSpec("recall", "Find again what was said in a session", "recall:recall"),
+    CommandSpec("verify", "Recompute the hashes of entries, audit chains and states", "verify:verify"),
+    CommandSpec("root", "Print the hash that fixes a whole session", "verify:root"),
+    CommandSpec("rpc", "Answer JSON-RPC on standard input and output", "rpc:rpc"),
     CommandSpec("doctor", "Check this machine, this installation and the state directory", "doctor:doctor"),
 )

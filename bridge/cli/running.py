@@ -7,15 +7,16 @@ from contextlib import contextmanager
 
 from bridge.cli.context import Cli
 from bridge.cli.output import printable
-from bridge.control.delegation import AdoptionStatus, Delegation
-from bridge.control.plans import PlanOutcome
-from bridge.control.progress import Progress, ProgressSink
+from bridge.control.delegations.model import AdoptionStatus, Delegation
+from bridge.control.plans.progress import Progress, ProgressSink
+from bridge.control.plans.scheduling import PlanOutcome
 from bridge.foundation.ids import short_entry, short_session
 
 #: Redraws of the live table, per second.
 REFRESHES_PER_SECOND = 8
 _VERBS = {
     "plan_started": "started",
+    "task_queued": "queued",
     "task_rejected": "rejected",
     "task_preparing": "preparing",
     "task_running": "running",

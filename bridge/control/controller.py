@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 import bridge
-from bridge.control import store as rows
+from bridge.control.delegations import store as rows
 from bridge.control.observing import Observer
 from bridge.control.recording import Recorder
 from bridge.foundation.clock import Clock, format_timestamp

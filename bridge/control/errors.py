@@ -86,15 +86,6 @@ class UncommittedWork(BridgeError):
     default_hint = "Commit it, or choose: --dirty carry takes it along, --dirty ignore leaves it out."
 
 
-class DelegationRefused(BridgeError):
-    """Raised when policy rejects a delegation."""
-
-    code = "delegation_refused"
-    exit_status = 94
-    summary = "Policy rejected a delegation; the reason is in its decision."
-    no_hint_reason = "The decision's explanation says what to change."
-
-
 class TaskNotFound(BridgeError):
     """Raised when a reference names no delegation or plan."""
 
@@ -156,15 +147,6 @@ class AdoptionConflict(BridgeError):
     exit_status = 101
     summary = "A task's commits conflict with the branch; nothing was changed."
     default_hint = "Merge by hand from the task's ref, or discard it: bridge task discard TASK"
-
-
-class AdoptionClash(BridgeError):
-    """Raised when uncommitted edits stand where adopted files would go."""
-
-    code = "adoption_clash"
-    exit_status = 102
-    summary = "Uncommitted edits in the checkout touch files that adoption would write; nothing was changed."
-    default_hint = "Commit or set aside those edits, then adopt again."
 
 
 class DuplicateTask(BridgeError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from bridge.conversations import forest
@@ -23,12 +24,13 @@ from bridge.conversations.models import (
     PreparedEntry,
     Session,
 )
-from bridge.conversations.store import update_session
+from bridge.conversations.store import parent_session_of, update_session
 from bridge.foundation.canonical import parse_json
 from bridge.foundation.clock import Clock, format_timestamp, parse_timestamp
 from bridge.foundation.hashing import digest_hex
 from bridge.foundation.redaction import redact
 from bridge.integrity.chain import ENTRY_APPENDED, HEAD_MOVED, SESSION_CREATED, append_event
+from bridge.lineage.descent import MAX_DEPTH, require_acyclic
 from bridge.semantics.errors import InvalidPayload
 from bridge.semantics.kinds import default_visibility
 from bridge.semantics.stamps import UNSTAMPED, Stamp
@@ -139,6 +141,9 @@ class RecordingTransaction:
         append_event(self.tx, chain_id, event_type, body, self.moment)
 
     def _create(self, new: NewSession, root_payload: dict[str, Any], stamp: Stamp) -> Session:
+        if new.parent_session_id is not None:
+            parent_of = partial(parent_session_of, self.tx.connection)
+            require_acyclic(new.id, new.parent_session_id, parent_of, limit=MAX_DEPTH)
         draft = EntryDraft(kind=ROOT_KIND, payload=root_payload, created_at=self.moment)
         session, root = forest.create_session(self.tx, new, self._recorder.prepare(draft, stamp))
         body = {

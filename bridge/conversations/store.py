@@ -72,6 +72,12 @@ def session_exists(connection: Connection, session_id: str) -> bool:
     return connection.execute(select(_S.id).where(_S.id == session_id)).first() is not None
 
 
+def parent_session_of(connection: Connection, session_id: str) -> str | None:
+    """Return the id of a session's parent; None if it has none, or does not exist."""
+    found: str | None = connection.execute(select(_S.parent_session_id).where(_S.id == session_id)).scalar()
+    return found
+
+
 def update_session(tx: Transaction, session_id: str, moment: str, **changes: str | None) -> bool:
     """Change columns of a session's row; return whether there is such a session."""
     done = tx.execute(update(sessions).where(_S.id == session_id).values(updated_at=moment, **changes))

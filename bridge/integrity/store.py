@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, bindparam, insert, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select
 
 from bridge.storage.prepared import Prepared
-from bridge.storage.tables import audit_events, session_entries, session_heads
+from bridge.storage.tables import audit_events, session_entries, session_heads, sessions
 from bridge.storage.transaction import Transaction
 
-_A, _E, _H = audit_events.c, session_entries.c, session_heads.c
+_A, _E, _H, _S = audit_events.c, session_entries.c, session_heads.c, sessions.c
 _PAGE = 500
 
 _LAST = Prepared(
@@ -103,3 +103,63 @@ def session_head(connection: Connection, session_id: str) -> tuple[str, int] | N
     query = select(_H.active_entry_id, _H.next_sequence).where(_H.session_id == session_id)
     row = connection.execute(query).first()
     return None if row is None else (row[0], row[1])
+
+
+def iterate_tree(connection: Connection, session_id: str) -> Iterator[tuple[str, str | None, int, str]]:
+    """Yield id, parent, sequence and hash of a session's entries, the last recorded first."""
+    query = select(_E.id, _E.parent_entry_id, _E.sequence, _E.entry_hash).where(_E.session_id == session_id)
+    for row in connection.execution_options(yield_per=_PAGE).execute(query.order_by(_E.sequence.desc())):
+        yield row[0], row[1], row[2], row[3]
+
+
+def last_sequence(connection: Connection, session_id: str) -> int:
+    """Return the highest sequence among a session's entries, -1 if it has none."""
+    found: int | None = connection.execute(select(func.max(_E.sequence)).where(_E.session_id == session_id)).scalar()
+    return -1 if found is None else found
+
+
+def session_row(connection: Connection, session_id: str) -> dict[str, str | None] | None:
+    """Return the columns of a session's row by name; None if there is none."""
+    row = connection.execute(select(sessions).where(_S.id == session_id)).first()
+    return None if row is None else dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's documented name of it
+
+
+def session_ids(connection: Connection) -> list[str]:
+    """Return the ids of all sessions, and of entries without one, oldest first by id."""
+    with_entries = select(_E.session_id).distinct()
+    query = select(_S.id).union(with_entries).order_by("id")
+    return list(connection.execute(query).scalars())
+
+
+def chain_ids(connection: Connection) -> list[str]:
+    """Return the ids of all audit chains."""
+    return list(connection.execute(select(_A.chain_id).distinct().order_by(_A.chain_id)).scalars())
+
+
+def first_event_type(connection: Connection, chain_id: str) -> str | None:
+    """Return the type of a chain's first event that is there."""
+    query = select(_A.event_type).where(_A.chain_id == chain_id).order_by(_A.ordinal).limit(1)
+    found: str | None = connection.execute(query).scalar()
+    return found
+
+
+def last_event_of_type(connection: Connection, chain_id: str, event_type: str) -> str | None:
+    """Return the text of a chain's last event of a type; None if it has none."""
+    query = select(_A.body).where(_A.chain_id == chain_id, _A.event_type == event_type)
+    found: str | None = connection.execute(query.order_by(_A.ordinal.desc()).limit(1)).scalar()
+    return found
+
+
+def entry_hash_anywhere(connection: Connection, entry_id: str) -> str | None:
+    """Return the stored hash of an entry of whatever session; None if there is none."""
+    # The session is a prefix of the id, which spares an index over ids alone.
+    session_id = entry_id.rpartition("-")[0]
+    query = select(_E.entry_hash).where(_E.session_id == session_id, _E.id == entry_id)
+    found: str | None = connection.execute(query).scalar()
+    return found
+
+
+def state_digests(connection: Connection, session_id: str) -> list[tuple[str, str]]:
+    """Return each repository state that a session's entries name, with the first entry that does."""
+    query = select(_E.state_digest, func.min(_E.id)).where(_E.session_id == session_id, _E.state_digest.is_not(None))
+    return [(row[0], row[1]) for row in connection.execute(query.group_by(_E.state_digest))]

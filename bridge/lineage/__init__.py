@@ -1,1 +1,1 @@
-"""Decides on values which session continues which. No database."""
+"""Which session descends from which: decisions on values, without database and without git."""

@@ -1,1 +1,1 @@
-"""One method table and the doors that serve it."""
+"""JSON-RPC over one table of methods: what may be called, with what, by whom, and what comes back."""

@@ -21,6 +21,7 @@ from bridge.storage.engine import create_file, parse_url, reader_engine, sqlite_
 from bridge.storage.errors import DatabaseBusy, DatabaseMissing, StoreClosed
 from bridge.storage.schema_version import SCHEMA_VERSION, look, require_supported
 from bridge.storage.tables import metadata, schema_version
+from bridge.storage.tables.recall import derived_statements
 from bridge.storage.transaction import Transaction, typed_error
 from bridge.storage.writer import Writer
 
@@ -237,7 +238,7 @@ def _create(url: URL, busy_timeout_seconds: float) -> None:
                 else:
                     raced = False
                     metadata.create_all(connection, checkfirst=False)
-                    for statement in trigger_statements():
+                    for statement in (*derived_statements(), *trigger_statements()):
                         connection.exec_driver_sql(statement)
                     connection.execute(schema_version.insert().values(version_num=str(SCHEMA_VERSION)))
         finally:

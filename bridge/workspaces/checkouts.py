@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from bridge.git.paths import plain_path
 from bridge.git.process import DEFAULT_TIMEOUT_SECONDS
 from bridge.git.removal import Obstacle, ObstacleReason, removal_obstacles
 from bridge.git.repository import RepositoryLocation, discover
-from bridge.git.worktrees import add_detached, remove_worktree
+from bridge.git.worktrees import add_detached, find_worktree, remove_worktree
 from bridge.storage.transaction import Transaction
 from bridge.workspaces import store
 from bridge.workspaces.inclusion import copy_included
@@ -192,7 +193,9 @@ def release(
 
 
 def remove(workspace: Workspace, *, is_forced: bool) -> None:
-    """Remove a worktree and its registration. ``is_forced`` needs the proof that its work is kept elsewhere.
+    """Remove a worktree and its registration; one that git never made, or that is gone already, is no error.
+
+    ``is_forced`` needs the proof that its work is kept elsewhere.
 
     Raises
     ------
@@ -200,4 +203,6 @@ def remove(workspace: Workspace, *, is_forced: bool) -> None:
         If git refuses; the worktree is still there then.
     """
     common = discover(folder_of(workspace.common_dir)) if workspace.common_dir else discover(workspace.folder)
+    if find_worktree(common, workspace.folder) is None and not os.path.lexists(workspace.folder):
+        return
     remove_worktree(common, workspace.folder, is_forced=is_forced)

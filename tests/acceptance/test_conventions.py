@@ -24,7 +24,7 @@ def words_of(specs=COMMANDS, path=()):
 
 EVERY_COMMAND = [pytest.param(words, spec, id=" ".join(words)) for words, spec in words_of()]
 #: Modules that start-up must not pay for.
-HEAVY = {"sqlmodel", "sqlalchemy", "pydantic", "structlog", "rich", "jsonschema_rs", "anyio"}
+HEAVY = {"sqlalchemy", "pydantic", "structlog", "rich", "jsonschema_rs", "anyio"}
 
 
 def test_version(bridge_cli):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +18,7 @@ from bridge.cli.errors import DemoFailed, UsageInvalid
 
 if TYPE_CHECKING:
     from bridge.control.controller import Controller
-    from bridge.control.plans import PlanOutcome
+    from bridge.control.plans.scheduling import PlanOutcome
     from bridge.control.standpoint import Standpoint
 
 _AUTHOR = ("Demonstration", "demo@example.invalid")
@@ -114,7 +117,7 @@ def _run(cli: Cli, stage: _Stage) -> PlanOutcome:
 
     from bridge.cli.demo.plan import write_plan
     from bridge.cli.running import progress_display, result_lines
-    from bridge.control.running import RunRequest, run_plan_file
+    from bridge.control.plans.running import RunRequest, run_plan_file
 
     plan = write_plan(stage.folder)
     cli.output.status(f"2. run {plan}: two workers side by side, a third that needs the first one's result")
@@ -136,7 +139,7 @@ def _run(cli: Cli, stage: _Stage) -> PlanOutcome:
 
 def _check_evidence(cli: Cli, stage: _Stage, outcome: PlanOutcome) -> dict[str, Any]:
     """Compare what the third worker computed from its evidence with the stored bytes."""
-    from bridge.control.results import resolve_result
+    from bridge.control.delegations.results import resolve_result
     from bridge.foundation.ids import short_entry
 
     inventory, report = (
@@ -157,8 +160,8 @@ def _check_evidence(cli: Cli, stage: _Stage, outcome: PlanOutcome) -> dict[str, 
 
 
 def _adopt(cli: Cli, stage: _Stage, outcome: PlanOutcome) -> list[str]:
-    from bridge.control.adoption import adopt
-    from bridge.control.delegation import AdoptionStatus
+    from bridge.control.delegations.adoption import adopt
+    from bridge.control.delegations.model import AdoptionStatus
 
     commits = []
     for task in outcome.delegations:
@@ -200,8 +203,13 @@ def _next_steps(stage: _Stage, outcome: PlanOutcome) -> list[str]:
     from bridge.foundation.ids import short_session
 
     session = short_session(outcome.plan.session_id)
+    program = Path(sys.argv[0]).absolute()
+    found = shutil.which("bridge")
+    # Run from an environment that is not on the search path, or behind iproute2's program of the same name.
+    is_other = found is None or Path(found).resolve() != program.resolve()
     return [
         "Try next:",
+        *([f"  alias bridge={shlex.quote(str(program))}"] if is_other else []),
         f"  cd {stage.checkout}",
         f"  export BRIDGE_HOME={stage.controller.settings.home}",
         f"  bridge log {session}",

@@ -10,7 +10,7 @@ from bridge.cli.command import command
 from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
-    from bridge.control.results import ResolvedResult
+    from bridge.control.delegations.results import ResolvedResult
 
 
 @command()
@@ -33,7 +33,7 @@ def result(
     other case has its own error. What --raw prints is what a later worker receives, byte for byte.
     """
     from bridge.cli.standing import open_if_there, standpoint_of
-    from bridge.control.results import no_such_reference, resolve_result
+    from bridge.control.delegations.results import no_such_reference, resolve_result
 
     with open_if_there(cli) as controller:
         if controller is None:

@@ -12,7 +12,7 @@ from bridge.cli.context import Cli
 from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
-    from bridge.control.plans import PlanOutcome
+    from bridge.control.plans.scheduling import PlanOutcome
 
 _DIRTY = ("refuse", "ignore", "carry")
 
@@ -41,8 +41,8 @@ def run(
     from bridge.cli.composition import open_controller
     from bridge.cli.running import progress_display, result_lines
     from bridge.cli.standing import standpoint_of
-    from bridge.control.requesting import DirtyMode
-    from bridge.control.running import RunRequest, run_plan_file
+    from bridge.control.delegations.bases import DirtyMode
+    from bridge.control.plans.running import RunRequest, run_plan_file
 
     if dirty is not None and dirty not in _DIRTY:
         raise UsageInvalid(f"--dirty takes {', '.join(_DIRTY)}, not {dirty!r}.")

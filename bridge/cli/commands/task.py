@@ -12,10 +12,10 @@ from bridge.cli.command import command
 from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
-    from bridge.control.adoption import Adoption
     from bridge.control.controller import Controller
-    from bridge.control.delegation import Delegation
-    from bridge.control.tasks import TaskDetails
+    from bridge.control.delegations.adoption import Adoption
+    from bridge.control.delegations.model import Delegation
+    from bridge.control.delegations.tasks import TaskDetails
 
 Task = Annotated[
     str, typer.Argument(help="Task: its name (the newest of that name), PLAN/NAME, or its id or the id's beginning.")
@@ -35,8 +35,8 @@ def list_(
 ) -> int:
     """List tasks, oldest first"""
     from bridge.cli.standing import open_if_there, standpoint_of
-    from bridge.control.recovery import recover
-    from bridge.control.tasks import list_tasks, session_of
+    from bridge.control.delegations.recovery import recover
+    from bridge.control.delegations.tasks import list_tasks, session_of
 
     with open_if_there(cli) as controller:
         tasks: list[Delegation] = []
@@ -51,7 +51,7 @@ def list_(
 @command()
 def show(cli: Cli, task: Task) -> int:
     """Show a task with its request, decision, attempts and result"""
-    from bridge.control.tasks import task_details
+    from bridge.control.delegations.tasks import task_details
 
     with _found(cli, task) as (controller, delegation):
         details = task_details(controller, delegation)
@@ -62,7 +62,7 @@ def show(cli: Cli, task: Task) -> int:
 @command()
 def log(cli: Cli, task: Task) -> int:
     """Print what a task's worker printed, and the result as it handed it in"""
-    from bridge.control.tasks import log_paths
+    from bridge.control.delegations.tasks import log_paths
 
     with _found(cli, task) as (controller, delegation):
         paths = log_paths(controller, delegation)
@@ -76,7 +76,7 @@ def log(cli: Cli, task: Task) -> int:
 @command()
 def path(cli: Cli, task: Task) -> int:
     """Print the path of a task's worktree"""
-    from bridge.control.tasks import worktree_path
+    from bridge.control.delegations.tasks import worktree_path
 
     with _found(cli, task) as (controller, delegation):
         folder = worktree_path(controller, delegation)
@@ -87,7 +87,7 @@ def path(cli: Cli, task: Task) -> int:
 @command()
 def cancel(cli: Cli, task: Task) -> int:
     """Ask for the end of a task; its worker gets a moment to stop"""
-    from bridge.control.tasks import request_cancel
+    from bridge.control.delegations.tasks import request_cancel
 
     with _found(cli, task) as (controller, delegation):
         asked = request_cancel(controller, delegation)
@@ -107,7 +107,7 @@ def adopt(
     Either all of it happens or nothing: with a conflict, or with uncommitted edits in the way, branch, index and
     files stay as they are.
     """
-    from bridge.control.adoption import adopt as adopt_task
+    from bridge.control.delegations.adoption import adopt as adopt_task
 
     with _found(cli, task) as (controller, delegation):
         done = adopt_task(controller, delegation, is_forced=force)
@@ -118,7 +118,7 @@ def adopt(
 @command()
 def discard(cli: Cli, task: Task) -> int:
     """Give up a task's changes and its worktree; they stay under a ref of Bridge's own"""
-    from bridge.control.adoption import discard as discard_task
+    from bridge.control.delegations.adoption import discard as discard_task
 
     with _found(cli, task) as (controller, delegation):
         done = discard_task(controller, delegation)
@@ -133,9 +133,9 @@ def discard(cli: Cli, task: Task) -> int:
 def _found(cli: Cli, reference: str) -> Iterator[tuple[Controller, Delegation]]:
     """Open the store, close what a crash left open, and find a task."""
     from bridge.cli.standing import open_if_there
+    from bridge.control.delegations.recovery import recover
+    from bridge.control.delegations.tasks import find_task
     from bridge.control.errors import TaskNotFound
-    from bridge.control.recovery import recover
-    from bridge.control.tasks import find_task
 
     with open_if_there(cli) as controller:
         if controller is None:

@@ -4,36 +4,16 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Table, Text
 
-from bridge.storage.tables.agents import AgentRow
+from bridge.storage.tables.agents import agents
 from bridge.storage.tables.base import metadata
-from bridge.storage.tables.control import AttemptRow, ControllerRow, DelegationRow, PlanRow
-from bridge.storage.tables.conversations import CursorRow, EntryRow, HeadRow, LabelRow, SessionRow
-from bridge.storage.tables.integrity import AuditEventRow
-from bridge.storage.tables.workspaces import ManifestPageRow, ManifestRow, RepositoryStateRow, WorkspaceRow
+from bridge.storage.tables.control import attempts, controllers, delegations, plans
+from bridge.storage.tables.conversations import branch_cursors, entry_labels, session_entries, session_heads, sessions
+from bridge.storage.tables.integrity import audit_events
+from bridge.storage.tables.recall import recall_documents, recall_marks
+from bridge.storage.tables.workspaces import manifest_pages, manifests, repository_states, workspaces
 
-
-def _table(row: type) -> Table:
-    return metadata.tables[row.__tablename__]  # type: ignore[attr-defined]  # set on every table class
-
-
-#: The one row of this table is the schema version; it has no key, and is no mapped class for that reason.
+#: The one row of this table is the schema version; it has no key.
 schema_version = Table("schema_version", metadata, Column("version_num", Text, nullable=False))
-
-sessions = _table(SessionRow)
-session_entries = _table(EntryRow)
-session_heads = _table(HeadRow)
-branch_cursors = _table(CursorRow)
-entry_labels = _table(LabelRow)
-audit_events = _table(AuditEventRow)
-workspaces = _table(WorkspaceRow)
-repository_states = _table(RepositoryStateRow)
-manifests = _table(ManifestRow)
-manifest_pages = _table(ManifestPageRow)
-agents = _table(AgentRow)
-plans = _table(PlanRow)
-delegations = _table(DelegationRow)
-attempts = _table(AttemptRow)
-controllers = _table(ControllerRow)
 
 __all__ = [
     "agents",
@@ -47,6 +27,8 @@ __all__ = [
     "manifests",
     "metadata",
     "plans",
+    "recall_documents",
+    "recall_marks",
     "repository_states",
     "schema_version",
     "session_entries",

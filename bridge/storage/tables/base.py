@@ -1,10 +1,16 @@
-"""What all tables share: one metadata of their own, deterministic constraint names, a timestamp convention."""
+"""What all tables share: one metadata of their own, deterministic constraint names, the two forms of a column.
+
+The tables are plain Core declarations: their queries are Core as well, and nothing maps rows to classes.
+
+Times are text as :func:`bridge.foundation.clock.format_timestamp` writes them; hashes are lower-case hex.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import MetaData
-from sqlalchemy.orm import registry
-from sqlmodel import SQLModel
+from typing import Any
+
+from sqlalchemy import Column, MetaData, String
+from sqlalchemy.types import TypeEngine
 
 #: Names that migrations can rely on, on every database.
 NAMING_CONVENTION = {
@@ -15,12 +21,20 @@ NAMING_CONVENTION = {
     "pk": "pk_%(table_name)s",
 }
 
-#: Holds every table of the store and nothing else, whatever other SQLModel classes a program defines.
+#: Holds every table of the store and nothing else.
 metadata = MetaData(naming_convention=NAMING_CONVENTION)
 
 
-class Row(SQLModel, registry=registry(metadata=metadata)):
-    """The base of all table classes.
+def key(name: str, kind: type[TypeEngine[Any]] = String) -> Column[Any]:
+    """Declare a column of the primary key; its values are given, never counted up by the database."""
+    return Column(name, kind, primary_key=True, autoincrement=False)
 
-    Times are text as :func:`bridge.foundation.clock.format_timestamp` writes them; hashes are lower-case hex.
-    """
+
+def required(name: str, kind: type[TypeEngine[Any]] = String) -> Column[Any]:
+    """Declare a column that always has a value."""
+    return Column(name, kind, nullable=False)
+
+
+def optional(name: str, kind: type[TypeEngine[Any]] = String) -> Column[Any]:
+    """Declare a column that may be NULL."""
+    return Column(name, kind)

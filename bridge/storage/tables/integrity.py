@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, CheckConstraint, Text
-from sqlmodel import Field
+from sqlalchemy import BigInteger, CheckConstraint, Table, Text
 
-from bridge.storage.tables.base import Row
+from bridge.storage.tables.base import key, metadata, required
 
-
-class AuditEventRow(Row, table=True):
-    """One link of a chain. No foreign key: events outlive what they speak of. Append-only by trigger."""
-
-    __tablename__ = "audit_events"
-    __table_args__ = (
-        CheckConstraint("ordinal >= 0", name="ordinal"),
-        CheckConstraint("length(event_hash) = 64", name="event_hash"),
-        {"sqlite_with_rowid": False},
-    )
-
-    chain_id: str = Field(primary_key=True)
-    ordinal: int = Field(primary_key=True, sa_type=BigInteger, sa_column_kwargs={"autoincrement": False})
-    event_type: str
-    created_at: str
-    event_hash: str
-    body: str = Field(sa_type=Text)
+#: One link of a chain. No foreign key: events outlive what they speak of. Append-only by trigger.
+audit_events = Table(
+    "audit_events",
+    metadata,
+    key("chain_id"),
+    key("ordinal", BigInteger),
+    required("event_type"),
+    required("created_at"),
+    required("event_hash"),
+    required("body", Text),
+    CheckConstraint("ordinal >= 0", name="ordinal"),
+    CheckConstraint("length(event_hash) = 64", name="event_hash"),
+    sqlite_with_rowid=False,
+)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from bridge.agents.policy import WriteMode
 from bridge.control.errors import InvalidPlan
-from bridge.control.plancheck import _cycles
-from bridge.control.planfile import (
+from bridge.control.plans.checking import _cycles
+from bridge.control.plans.file import (
     DEFAULT_TIMEOUT_SECONDS,
     MAX_PLAN_BYTES,
     MAX_PROBLEMS,

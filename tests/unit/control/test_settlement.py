@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.control.settlement import Assignment, AttemptOutcome, GitFacts, outside_owned, settle
+from bridge.control.delegations.settlement import Assignment, AttemptOutcome, GitFacts, outside_owned, settle
 
 BASE = "a" * 40
 RESULT = "b" * 40

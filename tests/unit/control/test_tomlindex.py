@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.control.tomlindex import KeyPath, line_index, nearest_line
+from bridge.control.plans.tomlindex import KeyPath, line_index, nearest_line
 
 
 def paths_of(value: Any, path: KeyPath = ()) -> set[KeyPath]:

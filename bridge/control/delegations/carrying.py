@@ -1,0 +1,223 @@
+"""Carrying out an approved delegation from its worktree to its recorded result."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from bridge.adapters.base import FailureClass
+from bridge.agents import store as agents
+from bridge.agents.models import Agent
+from bridge.agents.policy import WriteMode
+from bridge.control.controller import Controller
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.changing import change_delegation
+from bridge.control.delegations.concluding import Inspected, conclude, inspect
+from bridge.control.delegations.model import Delegation, DelegationStatus
+from bridge.control.delegations.releasing import release_worktree
+from bridge.control.delegations.requesting import Approved, Orchestration
+from bridge.control.delegations.settlement import AttemptOutcome, GitFacts
+from bridge.control.delegations.working import Assigned, work
+from bridge.control.recording import RecordingTransaction
+from bridge.conversations.models import EntryDraft, NewSession
+from bridge.foundation.errors import BridgeError
+from bridge.git.commits import preserve
+from bridge.git.repository import discover
+from bridge.workspaces import checkouts
+from bridge.workspaces.models import Workspace
+from bridge.workspaces.store import save_state
+
+#: Is told of every step of a delegation: event, delegation, one line for people.
+Report = Callable[[str, Delegation, str], None]
+#: Where the state of a shared checkout before its worker started is kept.
+BEFORE_REF = "refs/bridge/tasks/{delegation_id}/before"
+#: Failure classes of what no typed error names: the operating system refused, or Bridge itself has a fault.
+SYSTEM_ERROR = "system_error"
+INTERNAL_ERROR = "internal_error"
+
+_log = structlog.get_logger(__name__)
+
+
+async def carry_out(orchestration: Orchestration, approved: Approved, *, report: Report) -> Delegation:
+    """Make the worktree, run the worker, settle and record its result; return the delegation as it ended.
+
+    What goes wrong on the way ends as a recorded failed result with its typed class, so that an approved
+    delegation always has exactly one result. If the calling task is cancelled, the worker is ended and its result
+    recorded as cancelled before the cancellation goes on; a fault of Bridge's own is recorded, then raised.
+    """
+    controller, delegation = orchestration.controller, approved.delegation
+    assigned: Assigned | None = None
+    try:
+        assigned = await to_thread.run_sync(partial(_prepare, orchestration, approved))
+        report("task_running", replace(assigned.delegation, status=DelegationStatus.RUNNING), "")
+        outcome = await work(controller, assigned)
+    except BaseException as error:
+        outcome = _failed(delegation, error)
+        ended = await _finish(controller, approved, assigned, outcome, report=report)
+        if not isinstance(error, (BridgeError, OSError)):
+            raise
+        return ended
+    return await _finish(controller, approved, assigned, outcome, report=report)
+
+
+async def _finish(
+    controller: Controller,
+    approved: Approved,
+    assigned: Assigned | None,
+    outcome: AttemptOutcome,
+    *,
+    report: Report,
+) -> Delegation:
+    """Record how a delegation ended. Not interrupted: what a worker did must not be lost once it is done."""
+    with anyio.CancelScope(shield=True):
+        settling = await to_thread.run_sync(partial(_settling, controller, approved.delegation))
+        report("task_settling", settling, "")
+        ended = await to_thread.run_sync(partial(_end, controller, approved, assigned, outcome))
+        report("task_finished", ended, _line(ended))
+    return ended
+
+
+def _settling(controller: Controller, delegation: Delegation) -> Delegation:
+    return controller.recorder.transact(
+        lambda recording: change_delegation(recording, delegation, "settling", status=DelegationStatus.SETTLING)
+    )
+
+
+def _line(delegation: Delegation) -> str:
+    return "" if delegation.kept_reason is None else delegation.kept_reason
+
+
+def _failed(delegation: Delegation, error: BaseException) -> AttemptOutcome:
+    """Return the outcome of an attempt that never came to one, with the typed cause."""
+    failure_class, detail = INTERNAL_ERROR, f"Bridge failed: {type(error).__name__}: {error}"
+    if isinstance(error, BridgeError):
+        failure_class, detail = error.code, error.message
+    elif isinstance(error, OSError):
+        failure_class, detail = SYSTEM_ERROR, f"The system refused: {error}"
+    elif isinstance(error, anyio.get_cancelled_exc_class()):
+        failure_class, detail = str(FailureClass.CANCELLED), "The controller was asked to stop."
+    _log.warning("a delegation failed", action="delegation_failed", delegation_id=delegation.id, code=failure_class)
+    return AttemptOutcome(
+        attempt=1,
+        attempts_permitted=delegation.request.attempts_permitted,
+        source="controller",
+        submission=None,
+        failure_class=failure_class,
+        failure_detail=detail,
+    )
+
+
+def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
+    """Reserve, make and record everything that a worker needs before it starts."""
+    controller, delegation = orchestration.controller, approved.delegation
+    if delegation.request.write_mode == WriteMode.SHARED:
+        workspace, base = orchestration.workspace, _shared_base(controller, orchestration.checkout, delegation.id)
+    else:
+        workspace, base = _own_worktree(orchestration, approved), approved.base_commit
+    observation = controller.observer.observe_exactly(workspace.folder)
+    objective = delegation.request.objective
+
+    def record(recording: RecordingTransaction) -> Assigned:
+        connection, moment = recording.tx.connection, recording.moment
+        save_state(recording.tx, observation, moment)
+        agent = Agent(
+            id=f"a{secrets.token_hex(6)}",
+            parent_agent_id=orchestration.agent.id,
+            session_id=None,
+            role=delegation.request.role,
+            depth=orchestration.agent.depth + 1,
+            harness=delegation.request.harness,
+            status="active",
+            created_at=moment,
+            updated_at=moment,
+        )
+        agents.add_agent(connection, agent)
+        session = recording.create_session(
+            NewSession(
+                kind="worker",
+                workspace_id=workspace.id,
+                agent_id=agent.id,
+                harness=delegation.request.harness,
+                label=delegation.name,
+                parent_session_id=delegation.parent_session_id,
+                parent_relation="delegated",
+            ),
+            observation.stamp,
+        )
+        agents.update_agent(connection, agent.id, updated_at=moment, session_id=session.id)
+        brief = {"text": objective, "from_session_id": delegation.parent_session_id, "to_session_id": session.id}
+        recording.append(session.id, EntryDraft(kind="handoff.brief", payload=brief), observation.stamp)
+        updated = change_delegation(
+            recording,
+            delegation,
+            "assigned",
+            facts={"worker_session_id": session.id, "workspace_id": workspace.id, "base_commit": base},
+            worker_session_id=session.id,
+            worker_agent_id=agent.id,
+            workspace_id=workspace.id,
+            base_commit=base,
+        )
+        return Assigned(updated, approved.evidence, base, workspace.folder, session.id)
+
+    return controller.recorder.transact(record)
+
+
+def _own_worktree(orchestration: Orchestration, approved: Approved) -> Workspace:
+    """Reserve, make and record a worktree. The delegation's row names it from the first step, so none is forgotten."""
+    controller, delegation = orchestration.controller, approved.delegation
+
+    def reserve(recording: RecordingTransaction) -> Workspace:
+        reserved = checkouts.reserve(
+            recording.tx,
+            orchestration.workspace,
+            worktrees=controller.settings.worktrees,
+            name=delegation.id,
+            base_commit=approved.base_commit,
+            label=delegation.name,
+            moment=recording.moment,
+        )
+        facts = {"workspace_id": reserved.id}
+        change_delegation(recording, delegation, "worktree_reserved", facts=facts, workspace_id=reserved.id)
+        recording.event(f"workspace:{reserved.id}", "worktree.reserved", {"delegation_id": delegation.id})
+        return reserved
+
+    def activate(recording: RecordingTransaction) -> Workspace:
+        body = {"delegation_id": delegation.id, "base_commit": approved.base_commit}
+        recording.event(f"workspace:{reserved.id}", "worktree.created", body)
+        return checkouts.activate(recording.tx, reserved, location, recording.moment)
+
+    reserved = controller.recorder.transact(reserve)
+    location = checkouts.create(discover(orchestration.checkout), reserved)
+    return controller.recorder.transact(activate)
+
+
+def _shared_base(controller: Controller, checkout: Path, delegation_id: str) -> str:
+    """Keep the state of a shared checkout as a commit, so that what its worker changes can be told afterwards."""
+    return preserve(
+        checkout,
+        ref=BEFORE_REF.format(delegation_id=delegation_id),
+        message=f"Checkout before task {delegation_id}",
+        timeout_seconds=controller.settings.git_timeout_seconds,
+    ).commit
+
+
+def _end(controller: Controller, approved: Approved, assigned: Assigned | None, outcome: AttemptOutcome) -> Delegation:
+    """Record the result of a delegation, whatever became of it, and release its worktree if nothing is lost."""
+    with controller.store.read() as connection:
+        delegation = rows.require_delegation(connection, approved.delegation.id)
+        attempts = rows.list_attempts(connection, delegation.id)
+    if attempts:
+        outcome = replace(outcome, attempt=attempts[-1].number)
+    if assigned is None:
+        nothing = Inspected(GitFacts(approved.base_commit, None), None, controller.observer.observe(None))
+        return release_worktree(controller, conclude(controller, delegation, outcome, nothing))
+    is_shared = delegation.request.write_mode == WriteMode.SHARED
+    inspected = inspect(controller, delegation.id, assigned.worktree, assigned.base_commit, is_shared=is_shared)
+    return release_worktree(controller, conclude(controller, delegation, outcome, inspected))

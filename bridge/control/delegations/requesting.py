@@ -1,0 +1,287 @@
+"""Asking for a delegation: evidence, base commit and policy, recorded together before anything is started.
+
+Blocking; run in a helper thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bridge.adapters.base import Evidence
+from bridge.adapters.registry import harness
+from bridge.agents.models import Agent
+from bridge.agents.ownership import normalise
+from bridge.agents.policy import (
+    Considered,
+    DelegationRequest,
+    PolicyFacts,
+    PolicyLimits,
+    RunningWorker,
+    Verdict,
+    WriteMode,
+)
+from bridge.agents.policy_input import PolicyInput
+from bridge.control.controller import Controller
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.bases import DirtyMode, base_facts, carry, dirty_mode_for, require_base
+from bridge.control.delegations.changing import change_delegation
+from bridge.control.delegations.evidence import require_count, resolve_all
+from bridge.control.delegations.lost import is_lost
+from bridge.control.delegations.model import Delegation, DelegationStatus, Request, plan_cursor
+from bridge.control.recording import RecordingTransaction
+from bridge.conversations.models import EntryDraft
+from bridge.foundation.errors import BridgeError
+from bridge.git.observe import Observation
+from bridge.semantics.results import check_output_schema
+from bridge.workspaces.models import Workspace, WorkspaceKind, WorkspaceStatus
+from bridge.workspaces.store import list_workspaces, save_state
+
+_STANDING = [status for status in WorkspaceStatus if status is not WorkspaceStatus.REMOVED]
+
+
+@dataclass(frozen=True, slots=True)
+class Orchestration:
+    """What all delegations of one run share: whose they are, where they start from, and within which limits."""
+
+    controller: Controller
+    controller_id: str
+    session_id: str
+    agent: Agent
+    workspace: Workspace
+    dirty: DirtyMode = DirtyMode.REFUSE
+    limits: PolicyLimits = field(default_factory=PolicyLimits)
+    plan_id: str | None = None
+
+    @property
+    def checkout(self) -> Path:
+        """Top level of the parent's checkout."""
+        return self.workspace.folder
+
+    @property
+    def cursor_owner(self) -> str | None:
+        """The owner of the run's own place in the session, where its requests go; None outside a plan: the head."""
+        return None if self.plan_id is None else plan_cursor(self.plan_id)
+
+    def of_plan(self, plan_id: str) -> Orchestration:
+        """Return the same orchestration as part of a recorded plan."""
+        return replace(self, plan_id=plan_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """A delegation that may start, with all that starting needs."""
+
+    delegation: Delegation
+    evidence: tuple[Evidence, ...]
+    base_commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a request comes to: policy's decision with its input, and where it may start, evidence and base."""
+
+    decision: Mapping[str, Any]
+    approved: Approved | None
+    #: Facts about the base that are recorded with the request: commit, branch, distance, what it leaves out.
+    base: Mapping[str, Any]
+
+
+def policy_request(orchestration: Orchestration, delegation: Delegation, needs: Iterable[str]) -> DelegationRequest:
+    """Return a delegation as policy sees it; ``needs`` are delegation ids."""
+    request = delegation.request
+    return DelegationRequest(
+        delegation_id=delegation.id,
+        role=request.role,
+        write_mode=WriteMode(request.write_mode),
+        parent_depth=orchestration.agent.depth,
+        checkout=orchestration.workspace.worktree_id or orchestration.workspace.id,
+        owned_paths=tuple(normalise(path) for path in request.owned_paths),
+        needs=tuple(needs),
+        timeout_seconds=request.timeout_seconds,
+    )
+
+
+def policy_facts(
+    running: Sequence[DelegationRequest], ended: Mapping[str, DelegationStatus], *, started: int, worktrees: int
+) -> PolicyFacts:
+    """Return what is the case now: who runs, who succeeded, who did not, how many were started in all.
+
+    ``worktrees`` counts those of workers that exist, kept ones included.
+    """
+    return PolicyFacts(
+        running=tuple(
+            RunningWorker(request.delegation_id, request.write_mode, request.checkout, request.owned_paths)
+            for request in running
+        ),
+        succeeded=tuple(key for key, status in ended.items() if status is DelegationStatus.COMPLETED),
+        failed=tuple(key for key, status in ended.items() if status is not DelegationStatus.COMPLETED),
+        workers_started=started,
+        worktrees=worktrees,
+    )
+
+
+def count_worktrees(orchestration: Orchestration, running: Iterable[DelegationRequest]) -> int:
+    """Return how many worktrees of workers the repository has, those included that are about to be made."""
+    repository_id = orchestration.workspace.repository_id
+    with orchestration.controller.store.read() as connection:
+        existing = list_workspaces(
+            connection, repository_id=repository_id, kinds=[WorkspaceKind.WORKER], statuses=_STANDING
+        )
+    names = {workspace.folder.name for workspace in existing}
+    names.update(request.delegation_id for request in running if request.write_mode is not WriteMode.SHARED)
+    return len(names)
+
+
+def check_startable(
+    controller: Controller, checkout: Path, session_id: str | None, *, dirty: DirtyMode, requests: Iterable[Request]
+) -> Observation:
+    """Check, before anything is recorded or started, what would keep any of the requests from starting.
+
+    Returns the observation of the checkout that the check was made on. Without a session no evidence belongs to
+    the asker, so any that is cited is refused.
+
+    Raises
+    ------
+    BaseUnavailable, UncommittedWork
+        If the checkout offers no base to start from.
+    ReferenceNotFound, ReferenceForeignSession, ReferenceNotAResult, ReferenceNotOnActiveBranch, …
+        If a request cites what cannot be cited.
+    TooMuchEvidence
+        If a request cites too much, the results counted in that it needs.
+    InvalidOutputSchema
+        If an output schema cannot be used.
+    InvalidOwnedPath, UnknownHarness
+        If a request names such.
+    """
+    observation = controller.observer.observe_exactly(checkout)
+    for request in requests:
+        require_base(checkout, observation, dirty_mode_for(request, dirty))
+        harness(request.harness)
+        for path in request.owned_paths:
+            normalise(path)
+        if request.output_schema is not None:
+            check_output_schema(dict(request.output_schema))
+        # What it needs is evidence too, once it is there.
+        require_count(len(set(request.needs)) + len(set(request.evidence)))
+        with controller.store.read() as connection:
+            resolve_all(connection, session_id, request.evidence)
+    return observation
+
+
+def ask(
+    orchestration: Orchestration, delegation: Delegation, considered: Considered, needed_results: Sequence[str]
+) -> Approved | Delegation:
+    """Record a request and policy's answer in the parent's session; return what may start, or the row as it ended.
+
+    The request entry carries the stamp of the parent's checkout; its HEAD is the base that the worker starts
+    from. Whatever keeps the worker from starting (stale evidence, no base, uncommitted work) is recorded as a
+    rejection with its code, so that the conversation shows why nothing happened. What was cancelled before its
+    turn came is returned as it is, and so is, still queued, a shared writer whose checkout another run's is writing
+    into; nothing is recorded then.
+    """
+    controller = orchestration.controller
+    # The exact path: the base of a worker never rests on a hint.
+    observation = controller.observer.observe_exactly(orchestration.checkout)
+    decision: dict[str, Any] = {
+        **considered.decision.to_json(),
+        "input": PolicyInput(considered.request, considered.facts, orchestration.limits).to_json(),
+    }
+    approved = None
+    base = base_facts(
+        orchestration.checkout,
+        delegation.request,
+        observation,
+        orchestration.dirty,
+        timeout_seconds=controller.settings.git_timeout_seconds,
+    )
+    if considered.decision.outcome is Verdict.APPROVED:
+        try:
+            approved = _base_and_evidence(orchestration, delegation, observation, needed_results)
+            base |= {"commit": approved.base_commit}
+        except BridgeError as error:
+            decision |= {"outcome": "rejected", "reason": error.code, "explanation": error.message}
+        except OSError as error:
+            decision |= {"outcome": "rejected", "reason": "system_error", "explanation": str(error)}
+    answer = _Answer(decision, approved, base)
+
+    def record(recording: RecordingTransaction) -> Delegation:
+        current = rows.require_delegation(recording.tx.connection, delegation.id)
+        if current.status is not DelegationStatus.QUEUED:
+            return current
+        if approved is not None and _is_checkout_busy(recording, orchestration, delegation):
+            return current
+        save_state(recording.tx, observation, recording.moment)
+        return _record_request(recording, orchestration, delegation, observation, answer)
+
+    updated = controller.recorder.transact(record)
+    if approved is None or updated.status is not DelegationStatus.PREPARING:
+        return updated
+    return replace(approved, delegation=updated)
+
+
+def _is_checkout_busy(recording: RecordingTransaction, orchestration: Orchestration, delegation: Delegation) -> bool:
+    """Tell whether a worker of another run writes into the checkout that this one is to write into."""
+    if delegation.request.write_mode != WriteMode.SHARED:
+        return False
+    connection = recording.tx.connection
+    writers = rows.open_writers(connection, orchestration.workspace.id)
+    return any(writer.controller_id and not is_lost(connection, writer.controller_id) for writer in writers)
+
+
+def _base_and_evidence(
+    orchestration: Orchestration, delegation: Delegation, observation: Observation, needed_results: Sequence[str]
+) -> Approved:
+    references = [*needed_results, *delegation.request.evidence]
+    with orchestration.controller.store.read() as connection:
+        evidence = resolve_all(connection, orchestration.session_id, references)
+    dirty = dirty_mode_for(delegation.request, orchestration.dirty)
+    head = require_base(orchestration.checkout, observation, dirty)
+    is_shared = delegation.request.write_mode == WriteMode.SHARED
+    if dirty is DirtyMode.CARRY and not observation.is_clean and not is_shared:
+        head = carry(
+            orchestration.checkout,
+            delegation,
+            head,
+            timeout_seconds=orchestration.controller.settings.git_timeout_seconds,
+        )
+    return Approved(delegation, evidence, head)
+
+
+def _record_request(
+    recording: RecordingTransaction,
+    orchestration: Orchestration,
+    delegation: Delegation,
+    observation: Observation,
+    answer: _Answer,
+) -> Delegation:
+    stamp, approved, session_id = observation.stamp, answer.approved, delegation.parent_session_id
+    identity = {"delegation_id": delegation.id, "role": delegation.request.role}
+    evidence = [] if approved is None else [item.reference for item in approved.evidence]
+    request = delegation.request.to_json() | {"evidence": evidence or list(delegation.request.evidence)}
+    if answer.base:
+        request["base"] = dict(answer.base)
+    draft = EntryDraft(
+        kind="delegation.requested", payload={**identity, "request": request}, cursor=orchestration.cursor_owner
+    )
+    asked = recording.append(session_id, draft, stamp).entry
+    recording.open_cursor(session_id, delegation.cursor_owner, asked.id)
+    kind = "delegation.rejected" if approved is None else "delegation.approved"
+    payload = {**identity, "decision": dict(answer.decision), "reason": str(answer.decision["explanation"])}
+    recording.append(session_id, EntryDraft(kind=kind, payload=payload, cursor=delegation.cursor_owner), stamp)
+    changes: dict[str, Any] = {
+        "request_entry_id": asked.id,
+        "controller_id": orchestration.controller_id,
+        "decision": dict(answer.decision),
+    }
+    if approved is None:
+        recording.close_cursor(session_id, delegation.cursor_owner)
+        changes |= {"status": DelegationStatus.REJECTED, "finished_at": recording.moment}
+    else:
+        changes |= {"status": DelegationStatus.PREPARING, "base_commit": approved.base_commit}
+        if delegation.request.write_mode == WriteMode.SHARED:
+            changes["workspace_id"] = orchestration.workspace.id
+    facts = {"outcome": str(answer.decision["outcome"]), "request_entry_id": asked.id}
+    return change_delegation(recording, delegation, "decided", facts=facts, **changes)

@@ -1,0 +1,255 @@
+"""Queries over control's own rows: controllers, plans, delegations, attempts. All take an open connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, or_, select, update
+
+from bridge.control.delegations.model import (
+    OPEN_STATUSES,
+    AdoptionStatus,
+    Attempt,
+    Delegation,
+    DelegationStatus,
+    PlanRun,
+    Request,
+)
+from bridge.foundation.canonical import canonical_text, parse_json
+from bridge.foundation.redaction import redact, redact_text
+from bridge.process.identity import ProcessIdentity
+from bridge.storage.tables import attempts, controllers, delegations, plans
+
+
+def add_controller(
+    connection: Connection, controller_id: str, identity: ProcessIdentity, *, host: str, build: str, started_at: str
+) -> None:
+    """Record a process that is about to own delegations."""
+    connection.execute(
+        insert(controllers).values(
+            id=controller_id,
+            pid=identity.pid,
+            process_start_time=identity.start_time,
+            host=host,
+            build=build,
+            started_at=started_at,
+        )
+    )
+
+
+def end_controller(connection: Connection, controller_id: str, ended_at: str) -> None:
+    """Record that a controller ended in order."""
+    connection.execute(update(controllers).where(controllers.c.id == controller_id).values(ended_at=ended_at))
+
+
+def controller_identity(connection: Connection, controller_id: str) -> tuple[ProcessIdentity, str, bool] | None:
+    """Return a controller's process, its host, and whether it ended in order; None if it is not recorded."""
+    row = connection.execute(select(controllers).where(controllers.c.id == controller_id)).one_or_none()
+    if row is None:
+        return None
+    return ProcessIdentity(row.pid, row.process_start_time), row.host, row.ended_at is not None
+
+
+def add_plan(connection: Connection, plan: PlanRun, text: str) -> None:
+    """Record the run of a plan together with the file's text as it was read, known secrets masked."""
+    connection.execute(
+        insert(plans).values(
+            id=plan.id,
+            label=plan.label,
+            session_id=plan.session_id,
+            path=plan.path,
+            status=plan.status,
+            created_at=plan.created_at,
+            updated_at=plan.updated_at,
+            finished_at=plan.finished_at,
+            text=redact_text(text)[0],
+        )
+    )
+
+
+def finish_plan(connection: Connection, plan_id: str, status: str, moment: str) -> None:
+    """Record how a plan ended."""
+    connection.execute(
+        update(plans).where(plans.c.id == plan_id).values(status=status, updated_at=moment, finished_at=moment)
+    )
+
+
+def plan_by_id(connection: Connection, plan_id: str) -> PlanRun | None:
+    """Return one run of a plan, or None."""
+    row = connection.execute(select(plans).where(plans.c.id == plan_id)).one_or_none()
+    return None if row is None else _plan(row)
+
+
+def list_plans(connection: Connection, *, limit: int) -> list[PlanRun]:
+    """Return the newest runs of plans, newest first."""
+    ordered = select(plans).order_by(plans.c.created_at.desc(), plans.c.id.desc()).limit(limit)
+    return [_plan(row) for row in connection.execute(ordered)]
+
+
+def running_plans(connection: Connection) -> list[PlanRun]:
+    """Return the plans that nobody has recorded an end of."""
+    query = select(plans).where(plans.c.finished_at.is_(None)).order_by(plans.c.created_at, plans.c.id)
+    return [_plan(row) for row in connection.execute(query)]
+
+
+def add_delegation(connection: Connection, delegation: Delegation) -> None:
+    """Record a new delegation. Known secrets in its request are masked; who runs it has the request itself."""
+    connection.execute(insert(delegations).values(**_delegation_values(delegation)))
+
+
+def update_delegation(connection: Connection, delegation_id: str, *, updated_at: str, **changes: Any) -> None:
+    """Change columns of a delegation; ``decision`` is given as a JSON value.
+
+    Statuses may be enumeration members. Only the columns named are touched.
+    """
+    values = {
+        key: str(value) if isinstance(value, (DelegationStatus, AdoptionStatus)) else value
+        for key, value in changes.items()
+    }
+    if "decision" in values and values["decision"] is not None:
+        values["decision"] = canonical_text(values["decision"])
+    connection.execute(
+        update(delegations).where(delegations.c.id == delegation_id).values(updated_at=updated_at, **values)
+    )
+
+
+def delegation_by_id(connection: Connection, delegation_id: str) -> Delegation | None:
+    """Return one delegation, or None."""
+    row = connection.execute(select(delegations).where(delegations.c.id == delegation_id)).one_or_none()
+    return None if row is None else _delegation(row)
+
+
+def is_cancel_requested(connection: Connection, delegation_id: str) -> bool:
+    """Tell whether somebody asked for a delegation's end; reads one column, since it is asked often."""
+    query = select(delegations.c.cancel_requested_at).where(delegations.c.id == delegation_id)
+    return connection.execute(query).scalar_one_or_none() is not None
+
+
+def claim_delegation(connection: Connection, delegation_id: str, *, lost: str, by: str, updated_at: str) -> bool:
+    """Take over an open delegation of a lost controller; False if another one was quicker, or it has ended."""
+    done = connection.execute(
+        update(delegations)
+        .where(
+            delegations.c.id == delegation_id,
+            delegations.c.controller_id == lost,
+            delegations.c.status.in_([str(status) for status in OPEN_STATUSES]),
+        )
+        .values(controller_id=by, updated_at=updated_at)
+    )
+    return done.rowcount == 1
+
+
+def require_delegation(connection: Connection, delegation_id: str) -> Delegation:
+    """Return one delegation that is known to exist.
+
+    Raises
+    ------
+    LookupError
+        If it does not; a fault of the caller, not a condition.
+    """
+    found = delegation_by_id(connection, delegation_id)
+    if found is None:
+        raise LookupError(f"no delegation {delegation_id}")
+    return found
+
+
+def delegations_like(connection: Connection, reference: str) -> list[Delegation]:
+    """Return the delegations whose id begins with, or whose name is, the reference; newest first."""
+    escaped = reference.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    found = connection.execute(
+        select(delegations)
+        .where(or_(delegations.c.id.like(escaped + "%", escape="\\"), delegations.c.name == reference))
+        .order_by(delegations.c.created_at.desc(), delegations.c.id.desc())
+    )
+    return [_delegation(row) for row in found]
+
+
+def list_delegations(
+    connection: Connection,
+    *,
+    plan_id: str | None = None,
+    session_ids: Iterable[str] | None = None,
+    open_only: bool = False,
+    limit: int | None = None,
+) -> list[Delegation]:
+    """Return delegations in the order in which they were asked for, oldest first; with a limit the newest ones."""
+    query = select(delegations)
+    if plan_id is not None:
+        query = query.where(delegations.c.plan_id == plan_id)
+    if session_ids is not None:
+        query = query.where(delegations.c.parent_session_id.in_(list(session_ids)))
+    if open_only:
+        query = query.where(delegations.c.status.in_([str(status) for status in OPEN_STATUSES]))
+    newest_first = query.order_by(
+        delegations.c.created_at.desc(), delegations.c.position.desc(), delegations.c.id.desc()
+    )
+    rows = connection.execute(newest_first if limit is None else newest_first.limit(limit)).all()
+    return [_delegation(row) for row in reversed(rows)]
+
+
+def open_writers(connection: Connection, workspace_id: str) -> list[Delegation]:
+    """Return the delegations that were approved and have not ended, and whose workspace is this one."""
+    started = [str(status) for status in OPEN_STATUSES - {DelegationStatus.QUEUED}]
+    query = select(delegations).where(delegations.c.workspace_id == workspace_id, delegations.c.status.in_(started))
+    return [_delegation(row) for row in connection.execute(query)]
+
+
+def put_attempt(connection: Connection, attempt: Attempt) -> None:
+    """Record a new attempt."""
+    connection.execute(
+        insert(attempts).values(
+            delegation_id=attempt.delegation_id,
+            number=attempt.number,
+            status=attempt.status,
+            started_at=attempt.started_at,
+            pid=attempt.pid,
+            process_start_time=attempt.process_start_time,
+        )
+    )
+
+
+def update_attempt(connection: Connection, delegation_id: str, number: int, **changes: Any) -> None:
+    """Change columns of an attempt."""
+    connection.execute(
+        update(attempts).where(attempts.c.delegation_id == delegation_id, attempts.c.number == number).values(**changes)
+    )
+
+
+def end_attempts(connection: Connection, delegation_id: str, *, moment: str, failure_class: str | None) -> None:
+    """Close every attempt of a delegation that nobody has closed: what ran it was interrupted."""
+    connection.execute(
+        update(attempts)
+        .where(attempts.c.delegation_id == delegation_id, attempts.c.finished_at.is_(None))
+        .values(status="ended", finished_at=moment, failure_class=failure_class)
+    )
+
+
+def list_attempts(connection: Connection, delegation_id: str) -> list[Attempt]:
+    """Return the attempts of a delegation in order."""
+    query = select(attempts).where(attempts.c.delegation_id == delegation_id).order_by(attempts.c.number)
+    return [Attempt(**row._mapping) for row in connection.execute(query)]  # noqa: SLF001 - the documented way
+
+
+def _plan(row: Row[Any]) -> PlanRun:
+    return PlanRun(
+        row.id, row.label, row.session_id, row.path, row.status, row.created_at, row.updated_at, row.finished_at
+    )
+
+
+def _delegation_values(delegation: Delegation) -> dict[str, Any]:
+    values = {column.name: getattr(delegation, column.name) for column in delegations.columns}
+    values["status"] = str(delegation.status)
+    values["request"] = redact(delegation.request.to_json()).canonical.decode()
+    values["decision"] = None if delegation.decision is None else canonical_text(delegation.decision)
+    values["adoption_status"] = None if delegation.adoption_status is None else str(delegation.adoption_status)
+    return values
+
+
+def _delegation(row: Row[Any]) -> Delegation:
+    values = dict(row._mapping)  # noqa: SLF001 - the documented way to a row's columns
+    values["status"] = DelegationStatus(row.status)
+    values["request"] = Request.from_json(parse_json(row.request))
+    values["decision"] = None if row.decision is None else parse_json(row.decision)
+    values["adoption_status"] = None if row.adoption_status is None else AdoptionStatus(row.adoption_status)
+    return Delegation(**values)

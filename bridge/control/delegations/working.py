@@ -1,0 +1,259 @@
+"""Running the attempts at an approved delegation: the worker's process, its events, its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from bridge.adapters.base import Evidence, FailureClass, Outcome, SubmissionSource, TaskRequest
+from bridge.adapters.events import AdapterEvent
+from bridge.adapters.registry import harness
+from bridge.control.controller import Controller
+from bridge.control.delegations import store as rows
+from bridge.control.delegations.changing import change_delegation
+from bridge.control.delegations.model import Attempt, Delegation, DelegationStatus
+from bridge.control.delegations.settlement import AttemptOutcome
+from bridge.control.recording import RecordingTransaction
+from bridge.control.taskgroups import sole_error_group
+from bridge.conversations.models import EntryDraft
+from bridge.process.identity import ProcessIdentity
+from bridge.semantics.kinds import ELIGIBLE, HIDDEN, Visibility
+from bridge.semantics.results import ResultCheck, validate_result
+from bridge.storage.errors import DatabaseBusy
+from bridge.workspaces.store import save_state
+
+#: How often a running delegation looks whether somebody asked for its end.
+CANCEL_POLL_SECONDS = 0.2
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """An approved delegation with everything made for it: where the worker works and where its words go."""
+
+    delegation: Delegation
+    evidence: tuple[Evidence, ...]
+    base_commit: str
+    worktree: Path
+    worker_session_id: str
+
+
+async def work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
+    """Run attempts until one gives a valid result, one fails for another reason, or none is left.
+
+    Only an invalid result is tried again: the next attempt runs in the same worktree and is told what was wrong.
+    If the calling task is cancelled, the worker's processes are ended first.
+    """
+    permitted = assigned.delegation.request.attempts_permitted
+    problems: Sequence[Mapping[str, str]] = ()
+    for number in range(1, permitted + 1):
+        if await to_thread.run_sync(partial(_is_cancel_requested, controller, assigned.delegation.id)):
+            return _cancelled_before(number, permitted)
+        outcome = await _attempt(controller, assigned, number, problems)
+        if outcome.submission is not None or outcome.failure_class is not None:
+            return outcome
+        problems = outcome.field_errors
+    return outcome
+
+
+def _cancelled_before(number: int, permitted: int) -> AttemptOutcome:
+    return AttemptOutcome(
+        attempt=number,
+        attempts_permitted=permitted,
+        source="controller",
+        submission=None,
+        failure_class=str(FailureClass.CANCELLED),
+        failure_detail="The task was cancelled before its worker was started.",
+    )
+
+
+async def _attempt(
+    controller: Controller, assigned: Assigned, number: int, problems: Sequence[Mapping[str, str]]
+) -> AttemptOutcome:
+    delegation = assigned.delegation
+    began = controller.clock.monotonic()
+    started = Attempt(delegation.id, number, "running", controller.now())
+    await _transact(controller, partial(_begin_attempt, delegation=delegation, attempt=started))
+    cancel = anyio.Event()
+    task = _task_request(controller, assigned, number, problems)
+    async with sole_error_group() as group:
+        group.start_soon(_watch_for_cancel, controller, delegation.id, cancel)
+        outcome = await harness(delegation.request.harness).run(
+            task, _Sink(controller, assigned, number), cancel=cancel
+        )
+        group.cancel_scope.cancel()
+    duration = max(0.0, controller.clock.monotonic() - began)
+    # The worker is done: from here on its outcome stands, whatever happens to whoever waits for it.
+    with anyio.CancelScope(shield=True):
+        judged = await to_thread.run_sync(partial(_judge, controller, delegation, number, outcome))
+    return replace(judged, duration_seconds=duration)
+
+
+def _begin_attempt(recording: RecordingTransaction, *, delegation: Delegation, attempt: Attempt) -> None:
+    rows.put_attempt(recording.tx.connection, attempt)
+    recording.event(
+        delegation.parent_session_id,
+        "delegation.attempt_started",
+        {"delegation_id": delegation.id, "attempt": attempt.number},
+    )
+
+
+def _judge(controller: Controller, delegation: Delegation, number: int, outcome: Outcome) -> AttemptOutcome:
+    """Check what was handed in, close the attempt's row, and return what the attempt came to."""
+    schema = delegation.request.output_schema
+    check = validate_result(outcome.submission, None if schema is None else dict(schema))
+    judged = _judged(outcome, check, number, delegation.request.attempts_permitted)
+    failure = judged.failure_class or (None if check.valid else "invalid_result")
+
+    def close(recording: RecordingTransaction) -> None:
+        rows.update_attempt(
+            recording.tx.connection,
+            delegation.id,
+            number,
+            status="ended",
+            finished_at=recording.moment,
+            exit_status=judged.exit_status,
+            failure_class=failure,
+        )
+        body = {"delegation_id": delegation.id, "attempt": number, "failure_class": failure}
+        recording.event(delegation.parent_session_id, "delegation.attempt_ended", body)
+
+    controller.recorder.transact(close)
+    return judged
+
+
+def _task_request(
+    controller: Controller, assigned: Assigned, number: int, problems: Sequence[Mapping[str, str]]
+) -> TaskRequest:
+    request = assigned.delegation.request
+    return TaskRequest(
+        delegation_id=assigned.delegation.id,
+        attempt=number,
+        role=request.role,
+        objective=request.objective,
+        acceptance_criteria=request.acceptance_criteria,
+        write_mode=request.write_mode,
+        owned_paths=request.owned_paths,
+        base_commit=assigned.base_commit,
+        evidence=assigned.evidence,
+        output_schema=request.output_schema,
+        command=request.command,
+        worktree=assigned.worktree,
+        folder=attempt_folder(controller, assigned.delegation.id, number),
+        environment=controller.environment,
+        additions=request.environment,
+        marker=attempt_marker(assigned.delegation.id, number),
+        timeout_seconds=request.timeout_seconds,
+        previous_errors=tuple(problems),
+    )
+
+
+def attempt_folder(controller: Controller, delegation_id: str, number: int) -> Path:
+    """Return the folder of one attempt: its request, evidence, result and logs."""
+    return controller.settings.tasks / delegation_id / str(number)
+
+
+def attempt_marker(delegation_id: str, number: int) -> str:
+    """Return the value by which an attempt's processes are found again."""
+    return f"{delegation_id}-{number}"
+
+
+def _judged(outcome: Outcome, check: ResultCheck, number: int, permitted: int) -> AttemptOutcome:
+    # A command that failed by its exit status may still have handed in a valid report of that failure; one that
+    # claims success all the same is not believed.
+    failure = outcome.failure
+    has_report = outcome.source is SubmissionSource.RESULT_FILE and check.valid
+    if failure is FailureClass.EXIT_NONZERO and has_report and (check.value or {}).get("status") != "completed":
+        failure = None
+    return AttemptOutcome(
+        attempt=number,
+        attempts_permitted=permitted,
+        source=str(outcome.source),
+        submission=check.value if check.valid else None,
+        field_errors=check.fields,
+        raw_text=check.raw_text,
+        is_raw_text_cut=check.is_raw_text_cut,
+        failure_class=None if failure is None else str(failure),
+        failure_detail=outcome.detail,
+        exit_status=outcome.exit_status if outcome.signal is None else -outcome.signal,
+    )
+
+
+async def _watch_for_cancel(controller: Controller, delegation_id: str, cancel: anyio.Event) -> None:
+    while not cancel.is_set():
+        try:
+            is_requested = await to_thread.run_sync(partial(_is_cancel_requested, controller, delegation_id))
+        except DatabaseBusy as error:
+            # A worker is not ended for a look that did not succeed; the next one will.
+            _log.warning("the store is busy", action="cancel_poll", delegation_id=delegation_id, code=error.code)
+            is_requested = False
+        if is_requested:
+            cancel.set()
+            return
+        await anyio.sleep(CANCEL_POLL_SECONDS)
+
+
+def _is_cancel_requested(controller: Controller, delegation_id: str) -> bool:
+    with controller.store.read() as connection:
+        return rows.is_cancel_requested(connection, delegation_id)
+
+
+async def _transact(controller: Controller, change: Callable[[RecordingTransaction], None]) -> None:
+    await to_thread.run_sync(partial(controller.recorder.transact, change))
+
+
+class _Sink:
+    """Records what a harness reports: the process in the attempt's row, events in the worker's session."""
+
+    def __init__(self, controller: Controller, assigned: Assigned, number: int) -> None:
+        self._controller = controller
+        self._assigned = assigned
+        self._number = number
+
+    async def started(self, identity: ProcessIdentity) -> None:
+        await _transact(self._controller, partial(self._note, identity))
+
+    def _note(self, identity: ProcessIdentity, recording: RecordingTransaction) -> None:
+        delegation, number = self._assigned.delegation, self._number
+        rows.update_attempt(
+            recording.tx.connection,
+            delegation.id,
+            number,
+            pid=identity.pid,
+            process_start_time=identity.start_time,
+        )
+        facts = {"attempt": number, "pid": identity.pid}
+        change_delegation(recording, delegation, "running", facts=facts, status=DelegationStatus.RUNNING)
+
+    async def event(self, event: AdapterEvent) -> None:
+        await to_thread.run_sync(partial(self._record, event))
+
+    def _record(self, event: AdapterEvent) -> None:
+        observation = self._controller.observer.observe(self._assigned.worktree)
+        visibility: Visibility | None = None
+        if event.is_hidden is not None:
+            visibility = HIDDEN if event.is_hidden else ELIGIBLE
+        draft = EntryDraft(
+            kind=event.kind,
+            payload=dict(event.payload),
+            context_visibility=visibility,
+            external_id=event.external_id,
+            external_source=self._assigned.delegation.request.harness,
+        )
+        self._controller.recorder.append_now(
+            self._assigned.worker_session_id,
+            draft,
+            observation.stamp,
+            first=lambda recording: _ignore(save_state(recording.tx, observation, recording.moment)),
+        )
+
+
+def _ignore(_value: object) -> None:
+    """Drop a result that a callback may not return."""

@@ -1,0 +1,1 @@
+"""Plan files: reading and checking them, and running what they ask for."""

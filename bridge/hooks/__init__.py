@@ -1,0 +1,1 @@
+"""What coding agents call at their hooks. Nothing here imports anything of Bridge."""

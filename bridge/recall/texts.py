@@ -1,0 +1,51 @@
+"""What of an entry can be found: the words of conversational kinds, and of nothing that is kept from context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Any, Final
+
+from bridge.semantics.errors import UnsupportedSemanticVersion
+from bridge.semantics.interpretation import interpret
+from bridge.semantics.kinds import CONVERSATIONAL_KINDS, ELIGIBLE
+
+#: Payload fields whose words can be found, by kind. A test holds it together with the conversational kinds.
+FOUND_FIELDS: Final = MappingProxyType(
+    {
+        "user.message": ("text",),
+        "assistant.message": ("text",),
+        "worker.result": ("summary", "decisions", "risks", "remaining_work"),
+        "checkpoint": ("summary", "decisions", "files_touched", "open_work"),
+        "compaction": ("summary",),
+        "branch.summary": ("summary",),
+    }
+)
+
+
+def searchable_text(version: int, kind: str, payload_text: str, context_visibility: str) -> str:
+    """Return the words of a stored entry that can be found; empty if there are none.
+
+    An entry of a version that this Bridge does not read has none here: whether its session may be searched at all
+    is decided elsewhere.
+    """
+    if kind not in CONVERSATIONAL_KINDS or context_visibility != ELIGIBLE:
+        return ""
+    try:
+        meaning = interpret(version, kind, payload_text)
+    except UnsupportedSemanticVersion:
+        return ""  # the search itself refuses the session
+    if meaning.opaque:
+        return ""
+    return "\n".join(word for name in FOUND_FIELDS[kind] for word in _words(meaning.payload.get(name)))
+
+
+def _words(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _words(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _words(item)

@@ -1,0 +1,302 @@
+"""From a call's params to a use case of ``control`` and back to JSON: one short function per method.
+
+The params models stand beside the functions that take them. All of it blocks and runs in worker threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from bridge.control.comparing import status_of
+from bridge.control.controller import Controller
+from bridge.control.delegations.results import resolve_result
+from bridge.control.delegations.tasks import find_task, list_tasks, session_of, task_details
+from bridge.control.reading import entry_of, read_context, read_log, read_tree, session_details, sessions_here
+from bridge.control.recalling import DEFAULT_LIMIT, MAX_LIMIT, recall
+from bridge.control.sessions import (
+    AppendRequest,
+    SessionRequest,
+    append_entry,
+    go_to,
+    remove_label,
+    set_label,
+    start_session,
+)
+from bridge.control.standpoint import Standpoint
+from bridge.control.verification import read_root, verify
+from bridge.control.views import session_view
+from bridge.rpc.errors import InvalidParams
+from bridge.rpc.shapes import param
+from bridge.workspaces.wording import PROMPT_LIMIT, START_LIMIT, agent_text
+
+#: Things on one page, unless another number is asked for, and at most.
+PAGE: Final = 100
+MAX_PAGE: Final = 1000
+#: Longest reference that is taken, in characters; what it means is for the use cases to say.
+_REFERENCE: Final = {"minLength": 1, "maxLength": 200}
+#: Lengths of an agent's text by the moment it is told at.
+_TEXT_LIMITS: Final = {"start": START_LIMIT, "prompt": PROMPT_LIMIT}
+_SESSION_HELP: Final = "Session: id, unique tail, label, or @ for the current one. Default: @."
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a function gets beside its params."""
+
+    controller: Controller
+    standpoint: Standpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfSession:
+    """Params of methods about one session."""
+
+    session: str | None = param(_SESSION_HELP, default=None, **_REFERENCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSessionParams:
+    label: str | None = param("A name for people.", default=None, maxLength=200)
+    harness: str | None = param("The agent program; only shown.", default=None, maxLength=200)
+    parent: str | None = param("The session that this one continues.", default=None, **_REFERENCE)
+    workspace: str | None = param("Workspace, as id or as a path in it.", default=None, maxLength=4096)
+    without_workspace: bool = param("Whether it has none, also in a repository.", default=False)
+
+
+def sessions_new(call: Call, params: NewSessionParams) -> dict[str, Any]:
+    request = SessionRequest(
+        label=params.label,
+        harness=params.harness,
+        parent=params.parent,
+        workspace=params.workspace,
+        without_workspace=params.without_workspace,
+    )
+    return session_view(start_session(call.controller, call.standpoint, request).session)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkParams:
+    entry: str = param("The entry to go on from.", **_REFERENCE)
+    label: str | None = param("A name for people.", default=None, maxLength=200)
+    harness: str | None = param("The agent program; only shown.", default=None, maxLength=200)
+
+
+def sessions_fork(call: Call, params: ForkParams) -> dict[str, Any]:
+    request = SessionRequest(label=params.label, harness=params.harness, from_entry=params.entry)
+    return session_view(start_session(call.controller, call.standpoint, request).session)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSessionsParams:
+    everywhere: bool = param("Of all workspaces and of none.", default=False)
+    kinds: tuple[str, ...] = param(
+        "Only these kinds; empty means all.",
+        default=("chat",),
+        items={"type": "string", "enum": ["chat", "worker", "hidden"]},
+        maxItems=3,
+    )
+    limit: int = param("At most so many.", default=PAGE, minimum=1, maximum=MAX_PAGE)
+    offset: int = param("Leave out so many.", default=0, minimum=0, maximum=2**53)
+
+
+def sessions_list(call: Call, params: ListSessionsParams) -> dict[str, Any]:
+    found = sessions_here(call.controller, call.standpoint, everywhere=params.everywhere, kinds=params.kinds)
+    end = params.offset + params.limit
+    return {"sessions": [session_view(one) for one in found[params.offset : end]], "hasMore": len(found) > end}
+
+
+def sessions_show(call: Call, params: OfSession) -> dict[str, Any]:
+    return session_details(call.controller, call.standpoint, params.session).to_json()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendParams:
+    session: str = param("Session: id, unique tail, label, or @ for the current one.", **_REFERENCE)
+    kind: str = param("Kind of the entry.", minLength=1, maxLength=200)
+    payload: Mapping[str, Any] | None = param("The payload; this or text.", default=None)
+    text: str | None = param("Text of the kind's main field; this or payload.", default=None)
+    parent: str | None = param("Entry to append under. Default: the head.", default=None, **_REFERENCE)
+    cursor: str | None = param("Owner of the cursor to append at, instead of parent.", default=None, **_REFERENCE)
+    expected_head: str | None = param("Only if this is the head.", default=None, **_REFERENCE)
+    hidden: bool = param("Whether it is kept from restored context.", default=False)
+    external_id: str | None = param("Its id in the source it comes from.", default=None, minLength=1, maxLength=1000)
+    external_source: str = param("That source.", default="", maxLength=200)
+
+
+def sessions_append(call: Call, params: AppendParams) -> dict[str, Any]:
+    _exactly_one(params, "payload", "text")
+    if params.parent is not None and params.cursor is not None:
+        raise _excluding("parent", "cursor")
+    request = AppendRequest(
+        kind=params.kind,
+        payload=params.payload,
+        text=params.text,
+        parent=params.parent,
+        cursor=params.cursor,
+        expected_head=params.expected_head,
+        is_hidden=params.hidden,
+        external_id=params.external_id,
+        external_source=params.external_source,
+    )
+    appended = append_entry(call.controller, call.standpoint, params.session, request)
+    details = entry_of(call.controller, appended.entry.id)
+    return {**details.to_json(), "active_entry_id": appended.head_entry_id, "recorded": appended.is_new}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GotoParams:
+    session: str = param("Session: id, unique tail, label, or @ for the current one.", **_REFERENCE)
+    entry: str = param("The entry that becomes its head.", **_REFERENCE)
+    expected_head: str | None = param("Only if this is the head.", default=None, **_REFERENCE)
+
+
+def sessions_goto(call: Call, params: GotoParams) -> dict[str, Any]:
+    move = go_to(call.controller, call.standpoint, params.session, params.entry, expected_head=params.expected_head)
+    return {
+        "session_id": move.session_id,
+        "active_entry_id": move.to_entry_id,
+        "previous_entry_id": move.from_entry_id,
+        "moved": move.from_entry_id != move.to_entry_id,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelParams:
+    entry: str = param("The entry that is named.", **_REFERENCE)
+    name: str = param("Its name.", minLength=1, maxLength=200)
+    remove: bool = param("Whether to take the name from it instead.", default=False)
+
+
+def sessions_label(call: Call, params: LabelParams) -> dict[str, Any]:
+    change = remove_label if params.remove else set_label
+    done = change(call.controller, call.standpoint, params.entry, params.name)
+    return {
+        "session_id": done.session_id,
+        "entry_id": done.entry_id,
+        "label": done.name,
+        "previous_entry_id": done.previous_entry_id,
+        "removed": done.is_removed,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogParams(OfSession):
+    limit: int = param("At most so many, the last ones.", default=PAGE, minimum=1, maximum=MAX_PAGE)
+    all_branches: bool = param("Every branch in the order of sequence, not the active path.", default=False)
+
+
+def sessions_log(call: Call, params: LogParams) -> dict[str, Any]:
+    found = read_log(
+        call.controller, call.standpoint, params.session, limit=params.limit, all_branches=params.all_branches
+    )
+    head = found.session.active_entry_id
+    return {"session_id": found.session.id, "active_entry_id": head, "entries": found.to_json()}
+
+
+def sessions_tree(call: Call, params: OfSession) -> dict[str, Any]:
+    found = read_tree(call.controller, call.standpoint, params.session)
+    head = found.session.active_entry_id
+    return {"session_id": found.session.id, "active_entry_id": head, "nodes": found.to_json()}
+
+
+def sessions_context(call: Call, params: OfSession) -> dict[str, Any]:
+    return read_context(call.controller, call.standpoint, params.session).to_json()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchParams(OfSession):
+    query: str = param("Words to look for; nothing in it is an operator.", maxLength=100_000)
+    limit: int = param("At most so many.", default=DEFAULT_LIMIT, minimum=1, maximum=MAX_LIMIT)
+    offset: int = param("Leave out so many of the best.", default=0, minimum=0, maximum=2**53)
+
+
+def search_session_entries(call: Call, params: SearchParams) -> dict[str, Any]:
+    return recall(
+        call.controller,
+        call.standpoint,
+        params.session,
+        params.query,
+        limit=params.limit,
+        offset=params.offset,
+    ).to_json()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListDelegationsParams:
+    session: str | None = param("Only those on the active branch of one session.", default=None, **_REFERENCE)
+    plan: str | None = param("Only those of one plan, by its id.", default=None, **_REFERENCE)
+    open: bool = param("Only those that have not ended.", default=False)
+    limit: int = param("At most so many, the newest.", default=PAGE, minimum=1, maximum=MAX_PAGE)
+
+
+def delegations_list(call: Call, params: ListDelegationsParams) -> dict[str, Any]:
+    session_id = None if params.session is None else session_of(call.controller, call.standpoint, params.session)
+    found = list_tasks(
+        call.controller, plan_id=params.plan, session_id=session_id, open_only=params.open, limit=params.limit + 1
+    )
+    newest = found[-params.limit :]
+    return {"delegations": [task.to_json() for task in newest], "hasMore": len(found) > len(newest)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskParams:
+    task: str = param("Name (the newest of that name), PLAN/NAME, or id or its beginning.", **_REFERENCE)
+
+
+def delegations_show(call: Call, params: TaskParams) -> dict[str, Any]:
+    with call.controller.store.read() as connection:
+        delegation = find_task(connection, params.task)
+    return task_details(call.controller, delegation).to_json()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceParams:
+    reference: str = param("Evidence reference: an entry, or a task's name or id.", **_REFERENCE)
+    session: str | None = param(
+        "The session that cites it. Default: the current one if named, else the result's own.",
+        default=None,
+        **_REFERENCE,
+    )
+
+
+def references_resolve(call: Call, params: ReferenceParams) -> dict[str, Any]:
+    return resolve_result(call.controller, call.standpoint, params.reference, session=params.session).to_json()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DivergenceParams(OfSession):
+    moment: Literal["start", "prompt"] = param(
+        "Which length agent_text has: at the start of a session, or at a prompt.", default="start"
+    )
+
+
+def divergence_report(call: Call, params: DivergenceParams) -> dict[str, Any]:
+    found = status_of(call.controller, call.standpoint, params.session)
+    limit = _TEXT_LIMITS[params.moment]
+    return {**found.to_json(), "agent_text": agent_text(found.report, limit)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyParams:
+    session: str | None = param("Session: id, unique tail, label, or @. Default: all.", default=None, **_REFERENCE)
+
+
+def integrity_verify(call: Call, params: VerifyParams) -> dict[str, Any]:
+    return verify(call.controller, call.standpoint, params.session).to_json()
+
+
+def integrity_root(call: Call, params: OfSession) -> dict[str, Any]:
+    return read_root(call.controller, call.standpoint, params.session).to_json()
+
+
+def _exactly_one(params: object, *names: str) -> None:
+    if sum(getattr(params, name) is not None for name in names) != 1:
+        fields = [{"path": f"/{name}", "message": f"give one of: {', '.join(names)}"} for name in names]
+        raise InvalidParams(f"Give one of {' and '.join(names)}. Nothing was called.", details={"fields": fields})
+
+
+def _excluding(*names: str) -> InvalidParams:
+    fields = [{"path": f"/{name}", "message": "excludes the others"} for name in names]
+    return InvalidParams(f"{' and '.join(names)} exclude each other. Nothing was called.", details={"fields": fields})

@@ -1,0 +1,258 @@
+"""The table of methods: the one place that says what may be called, with what, by whom, and what comes back.
+
+Dispatch, the published description (``schema/rpc/openrpc.json``) and the tests all read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from bridge.control import errors as control
+from bridge.conversations import errors as conversations
+from bridge.foundation.errors import BridgeError, NotCanonical
+from bridge.integrity.errors import TreeUnsound
+from bridge.lineage.errors import LineageCycle
+from bridge.rpc import calls, results
+from bridge.rpc.calls import Call
+from bridge.semantics import errors as semantics
+from bridge.workspaces.errors import WorkspaceNotFound
+
+
+class Role(StrEnum):
+    """Who calls."""
+
+    #: The person at the machine: everything.
+    OPERATOR = "operator"
+    #: A process bound to one session: what concerns that session, and nothing else.
+    AGENT = "agent"
+    #: Whoever only looks.
+    OBSERVER = "observer"
+
+
+#: Who may call a method that changes something, one that reads, and one that an agent needs for its own session.
+WRITERS: Final = frozenset({Role.OPERATOR})
+READERS: Final = frozenset({Role.OPERATOR, Role.OBSERVER})
+EVERYONE: Final = frozenset(Role)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method.
+
+    Parameters
+    ----------
+    name, summary
+        What it is called and what it does, in one line.
+    params
+        The dataclass of its params. One that agents may call has a ``session``.
+    result
+        JSON Schema of what comes back.
+    run
+        What it does; blocks.
+    roles
+        Who may call it.
+    errors
+        What it raises beyond what any call may meet.
+    """
+
+    name: str
+    summary: str
+    params: type[Any]
+    result: results.Schema
+    run: Callable[[Call, Any], dict[str, Any]]
+    roles: frozenset[Role]
+    errors: tuple[type[BridgeError], ...]
+
+
+_REFERENCE: Final = (
+    conversations.SessionNotFound,
+    conversations.AmbiguousReference,
+    conversations.InvalidReference,
+)
+_ENTRY: Final = (*_REFERENCE, conversations.EntryNotFound)
+_PATH: Final = (*_REFERENCE, conversations.PathBroken, semantics.UnsupportedSemanticVersion)
+
+_TABLE: Final = (
+    Method(
+        "sessions/new",
+        "Start a session",
+        calls.NewSessionParams,
+        results.SESSION,
+        calls.sessions_new,
+        WRITERS,
+        (*_REFERENCE, conversations.InvalidSession, WorkspaceNotFound, LineageCycle),
+    ),
+    Method(
+        "sessions/list",
+        "List sessions, the one touched last first",
+        calls.ListSessionsParams,
+        results.SESSIONS,
+        calls.sessions_list,
+        READERS,
+        (),
+    ),
+    Method(
+        "sessions/show",
+        "Show a session with its workspace, labels and cursors",
+        calls.OfSession,
+        results.SESSION,
+        calls.sessions_show,
+        READERS,
+        _REFERENCE,
+    ),
+    Method(
+        "sessions/append",
+        "Stamp the session's worktree and append an entry",
+        calls.AppendParams,
+        results.APPENDED,
+        calls.sessions_append,
+        WRITERS,
+        (
+            *_ENTRY,
+            conversations.HeadMoved,
+            conversations.EntryShared,
+            conversations.CursorNotFound,
+            conversations.ExternalIdConflict,
+            conversations.PayloadTooLarge,
+            control.KindWithoutText,
+            semantics.UnknownKind,
+            semantics.TransientKind,
+            semantics.InvalidPayload,
+            NotCanonical,
+        ),
+    ),
+    Method(
+        "sessions/goto",
+        "Move a session's head to one of its entries; no file is touched",
+        calls.GotoParams,
+        results.MOVE,
+        calls.sessions_goto,
+        WRITERS,
+        (*_ENTRY, conversations.HeadMoved, conversations.EntryShared),
+    ),
+    Method(
+        "sessions/label",
+        "Name an entry, or take a name from it",
+        calls.LabelParams,
+        results.LABELLED,
+        calls.sessions_label,
+        WRITERS,
+        (*_ENTRY, conversations.InvalidLabel, conversations.EntryShared),
+    ),
+    Method(
+        "sessions/fork",
+        "Start a session that goes on from an entry of another one",
+        calls.ForkParams,
+        results.SESSION,
+        calls.sessions_fork,
+        WRITERS,
+        (*_ENTRY, conversations.InvalidSession, LineageCycle),
+    ),
+    Method(
+        "sessions/log",
+        "List the entries of a session's active path, oldest first",
+        calls.LogParams,
+        results.LOG,
+        calls.sessions_log,
+        READERS,
+        (*_REFERENCE, conversations.PathBroken),
+    ),
+    Method(
+        "sessions/tree",
+        "List all entries of a session with their place in its tree",
+        calls.OfSession,
+        results.TREE,
+        calls.sessions_tree,
+        READERS,
+        _REFERENCE,
+    ),
+    Method(
+        "sessions/context",
+        "Return the context that a session's active path restores",
+        calls.OfSession,
+        results.CONTEXT,
+        calls.sessions_context,
+        EVERYONE,
+        _PATH,
+    ),
+    Method(
+        "sessions/search_session_entries",
+        "Find again what was said in one session",
+        calls.SearchParams,
+        results.RECALLED,
+        calls.search_session_entries,
+        EVERYONE,
+        _PATH,
+    ),
+    Method(
+        "delegations/list",
+        "List delegations, oldest first",
+        calls.ListDelegationsParams,
+        results.DELEGATIONS,
+        calls.delegations_list,
+        READERS,
+        (*_REFERENCE, conversations.PathBroken),
+    ),
+    Method(
+        "delegations/show",
+        "Show a delegation with its request, decision, attempts and result",
+        calls.TaskParams,
+        results.DELEGATION,
+        calls.delegations_show,
+        READERS,
+        (control.TaskNotFound, control.TaskAmbiguous),
+    ),
+    Method(
+        "references/resolve",
+        "Return a worker's result for use as evidence, checked at this moment",
+        calls.ReferenceParams,
+        results.EVIDENCE,
+        calls.references_resolve,
+        READERS,
+        (
+            *_REFERENCE,
+            control.ReferenceNotFound,
+            control.ReferenceForeignSession,
+            control.ReferenceNotAResult,
+            control.ReferenceNotOnActiveBranch,
+            control.ReferenceInvalidResult,
+            control.TaskAmbiguous,
+            control.TaskStillOpen,
+            semantics.UnsupportedSemanticVersion,
+        ),
+    ),
+    Method(
+        "divergence/report",
+        "Compare the files with the last entry of a session",
+        calls.DivergenceParams,
+        results.DIVERGENCE,
+        calls.divergence_report,
+        EVERYONE,
+        _REFERENCE,
+    ),
+    Method(
+        "integrity/verify",
+        "Recompute what is stored of one session, or of all",
+        calls.VerifyParams,
+        results.VERIFICATION,
+        calls.integrity_verify,
+        READERS,
+        _REFERENCE,
+    ),
+    Method(
+        "integrity/root",
+        "Return the hash that fixes a whole session, and record that it was given out",
+        calls.OfSession,
+        results.ROOT,
+        calls.integrity_root,
+        WRITERS,
+        (*_REFERENCE, TreeUnsound),
+    ),
+)
+
+#: Every method by name.
+METHODS: Final = MappingProxyType({method.name: method for method in _TABLE})

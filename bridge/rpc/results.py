@@ -1,0 +1,168 @@
+"""The shapes of what methods return. They are open: later versions may add fields, and callers must let them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+Schema = dict[str, Any]
+
+_TEXT: Final[Schema] = {"type": "string"}
+_OPTIONAL_TEXT: Final[Schema] = {"type": ["string", "null"]}
+_NUMBER: Final[Schema] = {"type": "integer"}
+_FLAG: Final[Schema] = {"type": "boolean"}
+_ANY_OBJECT: Final[Schema] = {"type": "object"}
+
+
+def record(description: str, **properties: Schema) -> Schema:
+    """Return the schema of an object that always has some fields, and may have others."""
+    return {
+        "type": "object",
+        "description": description,
+        "properties": properties,
+        "required": sorted(properties),
+    }
+
+
+def listing(items: Schema) -> Schema:
+    """Return the schema of a list."""
+    return {"type": "array", "items": items}
+
+
+SESSION: Final = record(
+    "A session.",
+    id=_TEXT,
+    session_id=_TEXT,
+    kind={"type": "string", "enum": ["chat", "worker", "hidden"]},
+    workspace_id=_OPTIONAL_TEXT,
+    agent_id=_OPTIONAL_TEXT,
+    harness=_OPTIONAL_TEXT,
+    label=_OPTIONAL_TEXT,
+    status=_TEXT,
+    parent_session_id=_OPTIONAL_TEXT,
+    parent_relation=_OPTIONAL_TEXT,
+    created_at=_TEXT,
+    updated_at=_TEXT,
+    active_entry_id=_TEXT,
+    entries=_NUMBER,
+)
+SESSIONS: Final = record("A page of sessions.", sessions=listing(SESSION), hasMore=_FLAG)
+STAMP: Final = record("A repository state, or why it is unknown.", observed_at=_OPTIONAL_TEXT)
+ENTRY: Final = record(
+    "An entry; one that this Bridge cannot read has readable false and no payload.",
+    id=_TEXT,
+    session_id=_TEXT,
+    parent_entry_id=_OPTIONAL_TEXT,
+    sequence=_NUMBER,
+    semantic_schema_version=_NUMBER,
+    kind=_TEXT,
+    payload={},
+    context_visibility=_TEXT,
+    stamp=STAMP,
+    external_id=_OPTIONAL_TEXT,
+    created_at=_TEXT,
+    payload_hash=_TEXT,
+    entry_hash=_TEXT,
+    labels=listing(_TEXT),
+    readable=_FLAG,
+)
+APPENDED: Final = {
+    **ENTRY,
+    "description": "The entry, and the head afterwards; recorded is false if the entry was there already.",
+    "properties": {**ENTRY["properties"], "active_entry_id": _TEXT, "recorded": _FLAG},
+    "required": sorted([*ENTRY["required"], "active_entry_id", "recorded"]),
+}
+LOG: Final = record("Entries of a session.", session_id=_TEXT, active_entry_id=_TEXT, entries=listing(ENTRY))
+NODE: Final = record(
+    "An entry's place in the tree of its session.",
+    id=_TEXT,
+    session_id=_TEXT,
+    parent_entry_id=_OPTIONAL_TEXT,
+    sequence=_NUMBER,
+    kind=_TEXT,
+    active=_FLAG,
+    is_head=_FLAG,
+    children=_NUMBER,
+    labels=listing(_TEXT),
+    readable=_FLAG,
+    text=_TEXT,
+)
+TREE: Final = record(
+    "All entries of a session but its root.", session_id=_TEXT, active_entry_id=_TEXT, nodes=listing(NODE)
+)
+MOVE: Final = record(
+    "Where a head is and where it was.",
+    session_id=_TEXT,
+    active_entry_id=_TEXT,
+    previous_entry_id=_TEXT,
+    moved=_FLAG,
+)
+LABELLED: Final = record(
+    "A label's entry, and the entry that had the label before.",
+    session_id=_TEXT,
+    entry_id=_TEXT,
+    label=_TEXT,
+    previous_entry_id=_OPTIONAL_TEXT,
+    removed=_FLAG,
+)
+CONTEXT: Final = record(
+    "The context that an agent gets when it goes on.",
+    session_id=_TEXT,
+    active_entry_id=_TEXT,
+    messages=listing(record("A message.", entry_id=_TEXT, kind=_TEXT, payload=_ANY_OBJECT)),
+    boundary_entry_id=_OPTIONAL_TEXT,
+    model=_OPTIONAL_TEXT,
+    effort=_OPTIONAL_TEXT,
+)
+RECALLED: Final = record(
+    "Entries that were found in a session, the best first.",
+    session_id=_TEXT,
+    hits=listing(
+        record(
+            "An entry that was found.",
+            id=_TEXT,
+            session_id=_TEXT,
+            sequence=_NUMBER,
+            kind=_TEXT,
+            created_at=_TEXT,
+            active=_FLAG,
+            excerpt=_TEXT,
+        )
+    ),
+    hasMore=_FLAG,
+    relaxed=_FLAG,
+    ignored=_NUMBER,
+    empty_query=_FLAG,
+)
+DELEGATION: Final = record("A delegation.", id=_TEXT, status=_TEXT)
+DELEGATIONS: Final = record("Delegations, oldest first.", delegations=listing(DELEGATION), hasMore=_FLAG)
+EVIDENCE: Final = record(
+    "A result that may be cited: its payload, and the digest of its stored bytes.",
+    reference=_TEXT,
+    session_id=_TEXT,
+    digest=_TEXT,
+    payload=_ANY_OBJECT,
+)
+DIVERGENCE: Final = record(
+    "How the files are to a conversation.",
+    session_id=_TEXT,
+    entry_id=_TEXT,
+    divergence={"type": "string", "enum": ["aligned", "diverged", "unknown"]},
+    reason=_OPTIONAL_TEXT,
+    paths=listing(_ANY_OBJECT),
+    agent_text=_TEXT,
+)
+_VERDICT: Final = {
+    "status": {"type": "string", "enum": ["healthy", "faulty"]},
+    "checked": _NUMBER,
+    "problems": _NUMBER,
+    "findings": listing(record("A row that is not as recorded.", code=_TEXT, subject=_TEXT, message=_TEXT)),
+}
+VERIFICATION: Final = record(
+    "What a verification found.",
+    status={"type": "string", "enum": ["healthy", "faulty"]},
+    sessions=listing(record("About a session.", session_id=_TEXT, session_root=_OPTIONAL_TEXT, **_VERDICT)),
+    chains=listing(record("About a chain that is no session's.", chain_id=_TEXT, **_VERDICT)),
+)
+ROOT: Final = record(
+    "The root of a session, and the last sequence it covers.", session_id=_TEXT, session_root=_TEXT, sequence=_NUMBER
+)

@@ -1,0 +1,102 @@
+"""JSON Schemas from plain dataclasses: how a method's params are described, checked and built."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, field, fields
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from bridge.foundation.canonical import canonical_bytes
+from bridge.rpc.errors import InvalidParams
+from bridge.semantics.schemas import FieldError, field_errors, foreign_validator
+
+P = TypeVar("P")
+
+_TYPES: Mapping[Any, str] = {str: "string", int: "integer", bool: "boolean", Mapping: "object"}
+
+
+def param(help_text: str, *, default: Any = MISSING, **limits: Any) -> Any:
+    """Return a dataclass field that is a parameter.
+
+    Parameters
+    ----------
+    help_text
+        What it is, for the published description.
+    default
+        Without one the parameter must be given.
+    limits
+        Keywords of JSON Schema, such as ``minimum`` and ``maxLength``.
+    """
+    metadata = {"schema": {"description": help_text, **limits}}
+    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+
+
+@cache
+def _hints(model: type) -> dict[str, Any]:
+    return get_type_hints(model)
+
+
+@cache
+def _schema_text(model: type) -> bytes:
+    return canonical_bytes(schema_of(model))
+
+
+def schema_of(model: type) -> dict[str, Any]:
+    """Return the JSON Schema of a params model: an object that takes its fields and no others."""
+    hints = _hints(model)
+    properties = {item.name: _property(hints[item.name], item) for item in _fields(model)}
+    required = [item.name for item in _fields(model) if item.default is MISSING]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def build(model: type[P], value: Mapping[str, Any]) -> P:
+    """Return a params model with the values of a call.
+
+    Raises
+    ------
+    InvalidParams
+        If they do not fit its schema; ``details["fields"]`` lists where.
+    """
+    problems = field_errors(foreign_validator(_schema_text(cast("Any", model))), dict(value))
+    # JSON Schema takes 1.0 for an integer; no parameter is a fraction, and what follows counts with them.
+    problems += [_whole(name) for name, given in value.items() if isinstance(given, float) and not problems]
+    if problems:
+        first = problems[0]
+        named = first["path"].lstrip("/") or "the whole"
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise InvalidParams(
+            f"The params do not fit: {named} {first['message']}{more}. Nothing was called.",
+            details={"fields": problems},
+        )
+    return model(**{name: tuple(given) if isinstance(given, list) else given for name, given in value.items()})
+
+
+def _whole(name: str) -> FieldError:
+    return {"path": f"/{name}", "message": "must be written as an integer"}
+
+
+def _fields(model: type) -> tuple[Field[Any], ...]:
+    return fields(model)
+
+
+def _property(hint: Any, item: Field[Any]) -> dict[str, Any]:
+    described = {**_type(hint), **item.metadata["schema"]}
+    if item.default is not MISSING and item.default is not None:
+        default = item.default
+        described["default"] = list(default) if isinstance(default, tuple) else default
+    return described
+
+
+def _type(hint: Any) -> dict[str, Any]:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        (inner,) = [argument for argument in arguments if argument is not type(None)]
+        described = _type(inner)
+        return {**described, "type": [described["type"], "null"]}
+    if origin is Literal:
+        return {"type": "string", "enum": list(arguments)}
+    if origin is tuple:
+        return {"type": "array", "items": _type(arguments[0])}
+    return {"type": _TYPES[origin or hint]}

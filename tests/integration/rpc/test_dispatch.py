@@ -1,0 +1,247 @@
+"""Messages as bytes: their form, batches, notifications, limits, errors, callers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import anyio
+import jsonschema_rs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from bridge.control.standpoint import Standpoint
+from bridge.foundation.errors import error_classes
+from bridge.rpc import methods
+from bridge.rpc.dispatch import MAX_BATCH, MAX_ID_CHARACTERS, MAX_MESSAGE_BYTES, Caller, Dispatcher
+from bridge.rpc.methods import METHODS, Role
+
+SHOW = {"jsonrpc": "2.0", "id": 1, "method": "sessions/list"}
+
+
+def encoded(value):
+    return json.dumps(value).encode()
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "reason"),
+    [
+        (b"", -32700, "parse_error"),
+        (b"{", -32700, "parse_error"),
+        (b"\xff", -32700, "parse_error"),
+        (b'{"jsonrpc":"2.0","jsonrpc":"2.0"}', -32700, "parse_error"),
+        (b"NaN", -32700, "parse_error"),
+        (b"[" * 100_000, -32700, "parse_error"),
+        (b"1", -32600, "not_an_object"),
+        (b"[]", -32600, "batch_size"),
+        (encoded([SHOW] * (MAX_BATCH + 1)), -32600, "batch_size"),
+        (encoded({**SHOW, "extra": 1}), -32600, "unknown_member"),
+        (encoded({**SHOW, "jsonrpc": "1.0"}), -32600, "version"),
+        (encoded({**SHOW, "id": 1.5}), -32600, "id"),
+        (encoded({**SHOW, "id": True}), -32600, "id"),
+        (encoded({**SHOW, "id": "x" * (MAX_ID_CHARACTERS + 1)}), -32600, "id"),
+        (encoded({**SHOW, "id": {}}), -32600, "id"),
+        (encoded({**SHOW, "method": 1}), -32600, "method"),
+        (encoded({**SHOW, "params": "x"}), -32600, "params"),
+    ],
+)
+def test_what_is_no_request_is_a_typed_error(send, message, code, reason):
+    answer = send(message)
+    assert answer["error"]["code"] == code
+    assert answer["error"]["data"]["code"] == "invalid_request"
+    assert answer["error"]["data"]["details"]["reason"] == reason
+
+
+def test_the_size_limit_at_its_edge_is_named(send):
+    padding = b" " * (MAX_MESSAGE_BYTES - len(encoded(SHOW)))
+    assert "result" in send(encoded(SHOW) + padding)
+    refused = send(encoded(SHOW) + padding + b" ")["error"]
+    assert refused["data"]["details"] == {"reason": "too_large", "limit": MAX_MESSAGE_BYTES}
+
+
+def test_ids_come_back_as_they_were(send):
+    for identity in (0, -1, 2**63, "", "x" * MAX_ID_CHARACTERS, None):
+        assert send(encoded({**SHOW, "id": identity}))["id"] == identity
+    assert send(encoded({**SHOW, "id": 7, "extra": 1}))["id"] == 7
+
+
+def test_a_notification_is_done_and_not_answered(send, call):
+    notice = {"jsonrpc": "2.0", "method": "sessions/new", "params": {"label": "quiet"}}
+    assert send(encoded(notice)) is None
+    assert send(encoded({"jsonrpc": "2.0", "method": "no/such"})) is None
+    assert [one["label"] for one in call("sessions/list")["sessions"]] == ["quiet"]
+
+
+def test_a_batch_is_answered_in_order_without_its_notifications(send):
+    batch = [{**SHOW, "id": 1}, {"jsonrpc": "2.0", "method": "sessions/list"}, 5, {**SHOW, "id": 2, "method": "nope"}]
+    answers = send(encoded(batch))
+    assert [one["id"] for one in answers] == [1, None, 2]
+    assert [one.get("error", {}).get("code") for one in answers] == [None, -32600, -32601]
+    assert send(encoded([{"jsonrpc": "2.0", "method": "sessions/list"}])) is None
+    assert len(send(encoded([SHOW] * MAX_BATCH))) == MAX_BATCH
+
+
+def test_params_are_given_by_name_and_unknown_ones_refused(send, call):
+    by_position = send(encoded({**SHOW, "params": [1]}))["error"]
+    assert (by_position["code"], by_position["data"]["code"]) == (-32602, "invalid_params")
+    refused = call("sessions/list", unheard_of=1, fails=True)
+    assert refused["data"]["details"]["fields"] == [{"path": "/unheard_of", "message": "is not a known field"}]
+    session = call("sessions/new")["id"]
+    for params in ({}, {"text": "x", "payload": {"text": "x"}}, {"text": "x", "parent": "1", "cursor": "c"}):
+        assert call("sessions/append", session=session, kind="note", fails=True, **params)["code"] == -32602
+
+
+def test_errors_carry_the_codes_of_the_command_line(call):
+    assert {cls.code for cls in error_classes()} >= {"head_moved"}
+    session = call("sessions/new")["id"]
+    first = call("sessions/append", session=session, kind="user.message", text="one")
+    call("sessions/append", session=session, kind="user.message", text="two")
+    refused = call(
+        "sessions/append", session=session, kind="user.message", text="three", expected_head=first["id"], fails=True
+    )
+    assert refused["code"] == 50
+    assert refused["data"]["code"] == "head_moved"
+    assert refused["data"]["details"]["expected"] == first["id"]
+    assert refused["data"]["hint"]
+    assert call("sessions/show", session="nope", fails=True)["data"]["code"] == "session_not_found"
+    assert call("delegations/show", task="nope", fails=True)["data"]["code"] == "task_not_found"
+    assert call("references/resolve", reference="nope", fails=True)["data"]["code"] == "reference_not_found"
+
+
+def test_a_fault_ends_one_call_and_is_not_told_in_detail(send, monkeypatch):
+    def fail(_call, _params):
+        raise RuntimeError("secret detail")
+
+    broken = METHODS["sessions/list"].__class__(
+        **{name: getattr(METHODS["sessions/list"], name) for name in METHODS["sessions/list"].__slots__} | {"run": fail}
+    )
+    monkeypatch.setattr("bridge.rpc.dispatch.METHODS", {**METHODS, "sessions/list": broken})
+    with capture_logs() as logged:
+        answers = send(encoded([SHOW, {**SHOW, "method": "integrity/verify"}]))
+    assert [one["action"] for one in logged] == ["call_failed"]
+    assert answers[0]["error"]["data"]["code"] == "internal_error"
+    assert "secret" not in json.dumps(answers)
+    assert "result" in answers[1]
+
+
+@pytest.fixture
+def story(call, repository):
+    """A session with a branch, a label and a fork; the params with which each method succeeds."""
+    session = call("sessions/new", label="story")["id"]
+    first = call("sessions/append", session=session, kind="user.message", text="look at 1.50")["id"]
+    call("sessions/append", session=session, kind="assistant.message", payload={"text": "seen"})
+    return {
+        "sessions/new": {"parent": session},
+        "sessions/list": {"everywhere": True, "kinds": []},
+        "sessions/show": {"session": session},
+        "sessions/append": {"session": session, "kind": "note", "text": "n", "parent": first, "hidden": True},
+        "sessions/goto": {"session": session, "entry": first},
+        "sessions/label": {"entry": first, "name": "start"},
+        "sessions/fork": {"entry": first},
+        "sessions/log": {"session": session, "limit": 1},
+        "sessions/tree": {"session": session},
+        "sessions/context": {"session": session},
+        "sessions/search_session_entries": {"session": session, "query": "1.50"},
+        "delegations/list": {"session": session},
+        "divergence/report": {"session": session, "moment": "prompt"},
+        "integrity/verify": {},
+        "integrity/root": {"session": session},
+    }
+
+
+def test_what_comes_back_has_the_published_shape(call, story):
+    for name, params in story.items():
+        result = call(name, **params)
+        jsonschema_rs.validator_for(METHODS[name].result).validate(result)
+    assert set(METHODS) - set(story) == {"delegations/show", "references/resolve"}  # in test_delegations.py
+
+
+def test_pages_say_whether_there_is_more(call):
+    for _ in range(3):
+        call("sessions/new")
+    assert call("sessions/list", limit=2)["hasMore"] is True
+    assert call("sessions/list", limit=3)["hasMore"] is False
+    last = call("sessions/list", limit=2, offset=2)
+    assert (len(last["sessions"]), last["hasMore"]) == (1, False)
+
+
+@pytest.mark.parametrize(("role", "name"), list(itertools.product(Role, sorted(METHODS))))
+def test_each_role_calls_what_the_table_lets_it_and_nothing_else(call, story, role, name):
+    own = call("sessions/new", label="own")["id"] if role is Role.AGENT else None
+    params = {key: value for key, value in story.get(name, {}).items() if own is None or key != "session"}
+    if role in METHODS[name].roles:
+        if name in story:
+            call(name, role=role, own=own, **params)
+        return
+    refused = call(name, role=role, own=own, fails=True, **params)
+    assert refused["code"] == -32601
+    expected = "unknown" if role is Role.AGENT else "not_permitted"
+    assert refused["data"]["details"]["reason"] == expected
+
+
+@pytest.mark.parametrize("name", sorted(name for name, one in METHODS.items() if Role.AGENT in one.roles))
+def test_an_agent_reaches_its_own_session_and_others_are_like_none(call, story, name):
+    own = call("sessions/new", label="own")["id"]
+    params = {key: value for key, value in story[name].items() if key != "session"}
+    for reference in (own, own[-4:], "own", "@"):
+        call(name, role=Role.AGENT, own=own, session=reference, **params)
+    foreign = story[name]["session"]
+    refused = [
+        call(name, role=Role.AGENT, own=own, session=reference, fails=True, **params)
+        for reference in (foreign, "20260101-000000-ffff", "story")
+    ]
+    told = [
+        json.dumps(one).replace(reference, "X")
+        for one, reference in zip(refused, (foreign, "20260101-000000-ffff", "story"), strict=True)
+    ]
+    assert len(set(told)) == 1
+    assert refused[0]["data"]["code"] == "session_not_found"
+
+
+def test_an_agent_is_bound_and_nobody_else_is():
+    with pytest.raises(ValueError, match="bound"):
+        Caller(Role.AGENT, Standpoint())
+    with pytest.raises(ValueError, match="bound"):
+        Caller(Role.OPERATOR, Standpoint(), "20260101-000000-ffff")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=20) | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = sorted({key for method in METHODS.values() for key in method.params.__dataclass_fields__})
+#: Calls that only read, so that nothing grows while they are made up.
+READING = sorted(name for name, one in METHODS.items() if Role.OBSERVER in one.roles)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.binary(max_size=60)
+    | JSON.map(encoded)
+    | st.fixed_dictionaries(
+        {
+            "jsonrpc": st.just("2.0"),
+            "id": st.integers(),
+            "method": st.sampled_from(READING),
+            "params": st.dictionaries(st.sampled_from(NAMES), JSON, max_size=4),
+        }
+    ).map(encoded)
+)
+def test_whatever_is_sent_is_answered_with_a_typed_error_at_worst(controller, message):
+    dispatcher = Dispatcher(controller, Caller(Role.OBSERVER, Standpoint()))
+    answer = anyio.run(dispatcher.answer, message)
+    for one in [] if answer is None else [found] if isinstance(found := json.loads(answer), dict) else found:
+        assert one["jsonrpc"] == "2.0"
+        if "error" in one:
+            assert one["error"]["data"]["code"] != "internal_error", one
+            assert set(one["error"]["data"]) == {"code", "hint", "details"}
+
+
+def test_every_listed_error_is_published():
+    known = set(error_classes())
+    for method in METHODS.values():
+        assert set(method.errors) <= known
+    assert methods.WRITERS < methods.READERS < methods.EVERYONE
