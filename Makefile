@@ -1,7 +1,7 @@
 # make demo   the main job on a clone of this repository, offline once installed
 # make test   sets up what is missing and runs the whole suite
 # make check  everything CI looks at
-# make soak   random work against git's own answers and the file watcher, for an hour or so
+# make soak   random work against git's own answers, the watcher, larger stores: an hour or so
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path another environment, ARGS='-k word' is passed to pytest.
 
@@ -34,6 +34,7 @@ soak: $(STAMPS)/dev
 	SOAK_OPERATIONS=$${SOAK_OPERATIONS:-100000} $(BIN)/python -m pytest -s -p no:randomly \
 	    tests/integration/git/test_watch_random.py $(ARGS)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=soak tests/integration/git/test_observe_random.py $(ARGS)
+	$(BIN)/python -m pytest tests/soak -p no:randomly --timeout=3600 $(ARGS)
 
 lint: $(STAMPS)/dev
 	$(BIN)/python -m ruff check .
@@ -62,7 +63,6 @@ check: lint types layers docs-check test
 bench: $(STAMPS)/dev
 	$(BIN)/python -m pytest tests/benchmarks -p no:xdist -p no:randomly -p no:timeout $(ARGS)
 
-# The tests whose length is a number of examples, with forty times as many.
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,28 +1,20 @@
 """What a stored row means today: one door for every reader, whatever version the row was written under.
 
-A version is readable if it is current or has an upcast here. Upcasts go one version up and are chained, so a
-further version adds one module (``upcast_v<n>``), one line below and one folder under ``schema/semantic/``.
+Which versions are readable, and how an older one reads, is in ``registry``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
-from bridge.semantics import upcast_v1
 from bridge.semantics.errors import UnsupportedSemanticVersion
-from bridge.semantics.kinds import CURRENT_VERSION, HIDDEN, KINDS, READABLE_VERSIONS, Visibility
+from bridge.semantics.kinds import HIDDEN, Visibility
+from bridge.semantics.registry import REGISTRY, Registry
 from bridge.semantics.schemas import is_valid, validator
-
-#: How a payload of a version reads one version later.
-_UPCASTS: Final[MappingProxyType[int, Callable[[str, dict[str, Any]], dict[str, Any]]]] = MappingProxyType(
-    {1: upcast_v1.upcast}
-)
 
 
 class OpaqueReason(StrEnum):
@@ -59,8 +51,22 @@ class Interpretation:
     reason: OpaqueReason | None = None
 
 
-def interpret(version: int, kind: str, payload_text: str | bytes, *, entry_id: str | None = None) -> Interpretation:
+def interpret(
+    version: int,
+    kind: str,
+    payload_text: str | bytes,
+    *,
+    entry_id: str | None = None,
+    registry: Registry = REGISTRY,
+) -> Interpretation:
     """Return what a stored row means under the current contract.
+
+    Parameters
+    ----------
+    entry_id
+        Named where the row is refused.
+    registry
+        The contracts that count.
 
     Raises
     ------
@@ -68,33 +74,31 @@ def interpret(version: int, kind: str, payload_text: str | bytes, *, entry_id: s
         If the row was written under a version that this Bridge does not read; ``details`` holds ``entry``,
         ``found`` and ``supported``.
     """
-    require_readable(version, entry_id=entry_id)
+    require_readable(version, entry_id=entry_id, registry=registry)
     try:
         payload = orjson.loads(payload_text)
     except orjson.JSONDecodeError:
         payload = None  # not what Bridge writes; the row is shown as it is, its neighbours stay usable
     if not isinstance(payload, dict):
         return _opaque(kind, {}, OpaqueReason.UNREADABLE_PAYLOAD)
-    if kind not in KINDS:
+    if kind not in registry.current.kinds:
         return _opaque(kind, payload, OpaqueReason.UNKNOWN_KIND)
-    current = payload
-    for step in range(version, CURRENT_VERSION):
-        current = _UPCASTS[step](kind, current)
-    if not is_valid(validator(f"semantic/v{CURRENT_VERSION}/{kind}"), current):
+    current = registry.upcast(version, kind, payload)
+    if not is_valid(validator(f"semantic/v{registry.current.version}/{kind}"), current):
         return _opaque(kind, payload, OpaqueReason.INCOMPLETE)
     return Interpretation(kind, current)
 
 
-def require_readable(version: object, *, entry_id: str | None = None) -> None:
+def require_readable(version: object, *, entry_id: str | None = None, registry: Registry = REGISTRY) -> None:
     """Refuse a version that this Bridge does not read, without looking at the payload. Raises as :func:`interpret`."""
     # By exact type: a database column may hold text, a float or a boolean that equals a version.
-    if type(version) is int and version in READABLE_VERSIONS:
+    if type(version) is int and version in registry.readable:
         return
-    supported = " and ".join(str(known) for known in READABLE_VERSIONS)
+    supported = " and ".join(str(known) for known in registry.readable)
     raise UnsupportedSemanticVersion(
         f"{f'Entry {entry_id}' if entry_id else 'An entry'} was written under semantic schema version "
         f"{version!r:.80}; this Bridge reads {supported}. Nothing was changed.",
-        details={"entry": entry_id, "found": _json_safe(version), "supported": list(READABLE_VERSIONS)},
+        details={"entry": entry_id, "found": _json_safe(version), "supported": list(registry.readable)},
     )
 
 

@@ -76,7 +76,7 @@ def _rename(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
             result[target] = payload[name]
         elif name != _META:
             aside[name] = payload[name]
-    return _with_meta(result, payload.get(_META), aside)
+    return _with_meta(result, payload.get(_META, {}), aside)
 
 
 def _set_aside_misfits(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -88,13 +88,13 @@ def _set_aside_misfits(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
     if not misfits:
         return payload
     kept = {name: value for name, value in payload.items() if name not in misfits and name != _META}
-    return _with_meta(kept, payload.get(_META), misfits)
+    return _with_meta(kept, payload.get(_META, {}), misfits)
 
 
 def _with_meta(payload: dict[str, Any], meta: Any, aside: dict[str, Any]) -> dict[str, Any]:
-    if meta is not None and not isinstance(meta, dict):
+    if not isinstance(meta, dict):
         meta = {_META: meta}
-    merged = {**aside, **(meta or {})}
+    merged = {**aside, **meta}
     return {**payload, _META: merged} if merged else payload
 
 

@@ -13,6 +13,7 @@ from bridge.semantics import interpretation
 from bridge.semantics.errors import UnsupportedSemanticVersion
 from bridge.semantics.interpretation import OpaqueReason, interpret, require_readable
 from bridge.semantics.kinds import CURRENT_VERSION, KINDS, READABLE_VERSIONS
+from bridge.semantics.registry import REGISTRY
 from bridge.semantics.upcast_v1 import upcast
 from bridge.semantics.validation import validate
 
@@ -152,8 +153,10 @@ def test_a_version_is_refused_before_its_payload_is_looked_at() -> None:
     require_readable(2)
 
 
-def test_every_readable_version_but_the_current_has_an_upcast() -> None:
-    assert sorted([*interpretation._UPCASTS, CURRENT_VERSION]) == list(READABLE_VERSIONS)
+def test_the_registry_is_what_the_rest_of_bridge_goes_by() -> None:
+    assert REGISTRY.current.version == CURRENT_VERSION
+    assert REGISTRY.readable == READABLE_VERSIONS
+    assert REGISTRY.current.kinds is KINDS
 
 
 json_values = st.recursive(
