@@ -11,6 +11,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
+pytest_plugins = ["tests.databases"]
+
 # No example is too slow: a busy machine must not fail a test.
 settings.register_profile("bridge", deadline=None)
 # For ``make soak``: the tests that go by the number of examples go on for long.

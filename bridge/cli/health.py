@@ -223,15 +223,34 @@ def check_state_directory(home: Path) -> list[Check]:
     return [_check_privacy(home, existing, information), _check_space(existing), _check_file_system(existing)]
 
 
+def _check_server(cli: Cli) -> Check:
+    """Check a store on a database server: can it be reached, and what is its schema?"""
+    from bridge.storage.backend import backend_for
+    from bridge.storage.schema_version import require_supported
+
+    try:
+        backend = backend_for(cli.settings.database_url)
+        found = backend.look(timeout_seconds=STORE_TIMEOUT_SECONDS)
+        if not found.is_empty:
+            require_supported(found)
+    except BridgeError as error:
+        return Check("store", "failed", error.message, error.hint)
+    detail = "no store yet" if found.is_empty else f"on {backend.place}"
+    return Check("store", "ok", detail, facts={"path": backend.place, "found": found.versions and found.versions[0]})
+
+
 def check_store(cli: Cli) -> list[Check]:
     """Check the store from outside: its schema, and which sessions this Bridge does not read, and why."""
     # Imported here: the database library takes 200 ms.
-    from bridge.storage.engine import parse_url, sqlite_path
+    from bridge.storage.backend import file_of
+    from bridge.storage.errors import NotOnThisDatabase
     from bridge.storage.survey import survey
 
     try:
-        path = sqlite_path(parse_url(cli.settings.database_url))
+        path = file_of(cli.settings.database_url)
         found = survey(path, readable_versions=READABLE_VERSIONS, timeout_seconds=STORE_TIMEOUT_SECONDS)
+    except NotOnThisDatabase:
+        return [_check_server(cli)]
     except BridgeError as error:
         return [Check("store", "failed", error.message, error.hint)]
     facts: dict[str, Any] = {"path": str(path), "found": found.found, "supported": found.supported}

@@ -100,6 +100,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             CommandSpec("backup", "Write a backup of the store into one file, while it is used", "db:backup"),
             CommandSpec("restore", "Put a backup in the place of the store, and say what is lost", "db:restore"),
             CommandSpec("check", "Check the database and the shape of every session", "db:check"),
+            CommandSpec("copy", "Copy the store to another database, and prove that the copy is equal", "db:copy"),
         ),
     ),
     CommandSpec("doctor", "Check this machine, this installation and the state directory", "doctor:doctor"),

@@ -7,11 +7,13 @@ Inside are only the steps that depend on the session's state: sequence, parent, 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from bridge.control.appending import LoopQueue
 from bridge.conversations import forest
 from bridge.conversations.errors import PayloadTooLarge
 from bridge.conversations.models import (
@@ -185,6 +187,8 @@ class Recorder:
         self._store = store
         self._clock = clock
         self._max_payload_bytes = max_payload_bytes
+        # The queue of the loop that appended last; another loop makes its own, and both work.
+        self._loop_queue: LoopQueue | None = None
 
     def prepare(self, draft: EntryDraft, stamp: Stamp = UNSTAMPED) -> PreparedEntry:
         """Redact, validate, encode and hash a draft: all that can be done before the transaction.
@@ -200,7 +204,7 @@ class Recorder:
         """
         payload = _payload_of(draft)
         redaction = redact(payload)
-        validate(draft.kind, redaction.value)
+        validate(draft.kind, redaction.value, canonical=redaction.canonical)
         encoded = redaction.canonical
         if len(encoded) > self._max_payload_bytes:
             raise PayloadTooLarge(
@@ -236,14 +240,40 @@ class Recorder:
         Parameters
         ----------
         first
-            Runs before the append in the same transaction (storing the repository state that the stamp names).
+            Runs before the append in the same transaction (storing the repository state that the stamp names). It
+            may run again if that is undone, so it does nothing but read and write through what it is given.
 
         Raises
         ------
         BridgeError
             What preparing raises, at once. What appending raises comes through the future.
         """
-        return self._store.submit(self._append_job(session_id, draft, stamp, first))
+        return self._store.submit(self._append_job(session_id, draft, stamp, first), is_repeatable=True)
+
+    async def append_async(
+        self,
+        session_id: str,
+        draft: EntryDraft,
+        stamp: Stamp = UNSTAMPED,
+        *,
+        first: Callable[[RecordingTransaction], None] | None = None,
+    ) -> Appended:
+        """Append an entry from a task of an event loop; return once it is durable. Raises what :meth:`append` does.
+
+        What the tasks of one loop append at the same time shares one transaction. Cancelled before it began, nothing
+        is written; later the entry is written as a whole.
+        """
+        return await self._write_async(self._append_job(session_id, draft, stamp, first))
+
+    async def append_prepared(
+        self,
+        session_id: str,
+        prepared: PreparedEntry,
+        *,
+        first: Callable[[RecordingTransaction], None] | None = None,
+    ) -> Appended:
+        """Append what was prepared before, as :meth:`append_async` does."""
+        return await self._write_async(self._prepared_job(session_id, prepared, self._now(), first))
 
     def append_now(
         self,
@@ -254,19 +284,19 @@ class Recorder:
         first: Callable[[RecordingTransaction], None] | None = None,
     ) -> Entry:
         """Append an entry and return it once it is durable. Raises what :meth:`append` does."""
-        return self._store.write(self._append_job(session_id, draft, stamp, first)).entry
+        return self._store.write(self._append_job(session_id, draft, stamp, first), is_repeatable=True).entry
 
     def transact(self, fn: Callable[[RecordingTransaction], T]) -> T:
         """Run a function in one write transaction and return its result once it is durable.
 
         If the function raises, nothing of it is written. It must be quick, and must not wait for other writes.
         """
-        moment = format_timestamp(self._clock.now())
+        moment = self._now()
         return self._store.write(lambda tx: fn(RecordingTransaction(self, tx, moment)))
 
     def submit(self, fn: Callable[[RecordingTransaction], T]) -> Future[T]:
         """Queue a function as :meth:`transact` runs it, and return its future."""
-        moment = format_timestamp(self._clock.now())
+        moment = self._now()
         return self._store.submit(lambda tx: fn(RecordingTransaction(self, tx, moment)))
 
     def create_session(self, new: NewSession, stamp: Stamp = UNSTAMPED) -> Session:
@@ -297,8 +327,16 @@ class Recorder:
         first: Callable[[RecordingTransaction], None] | None,
     ) -> Callable[[Transaction], Appended]:
         prepared = self.prepare(draft, stamp)
-        moment = format_timestamp(self._clock.now()) if draft.created_at is not None else prepared.created_at
+        moment = prepared.created_at if draft.created_at is None else self._now()
+        return self._prepared_job(session_id, prepared, moment, first)
 
+    def _prepared_job(
+        self,
+        session_id: str,
+        prepared: PreparedEntry,
+        moment: str,
+        first: Callable[[RecordingTransaction], None] | None,
+    ) -> Callable[[Transaction], Appended]:
         def run(tx: Transaction) -> Appended:
             recording = RecordingTransaction(self, tx, moment)
             if first is not None:
@@ -307,9 +345,19 @@ class Recorder:
 
         return run
 
+    async def _write_async(self, job: Callable[[Transaction], T]) -> T:
+        queue = self._loop_queue
+        loop = asyncio.get_running_loop()
+        if queue is None or queue.loop is not loop:
+            queue = self._loop_queue = LoopQueue(self._store, loop)
+        return await queue.write(job, is_repeatable=True)
+
+    def _now(self) -> str:
+        return format_timestamp(self._clock.now())
+
     def _time_of(self, draft: EntryDraft) -> str:
         if draft.created_at is None:
-            return format_timestamp(self._clock.now())
+            return self._now()
         try:
             # Hashes cover the stored text: other precisions and offsets become the one form that is stored.
             return format_timestamp(parse_timestamp(draft.created_at))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bridge.control.controller import Controller
 from bridge.control.recording import RecordingTransaction
+from bridge.control.standpoint import Standpoint
+from bridge.control.verification import Verification, verify
 from bridge.conversations import store
 from bridge.conversations.soundness import MAX_FLAWS, Flaw, check_sessions
 from bridge.foundation.canonical import canonical_text
 from bridge.storage.checking import Problem, check_database
+from bridge.storage.copying import CopyProgress, TableDigest, copy_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,41 @@ class StoreCheck:
             "quarantined": list(self.quarantined),
             "released": list(self.released),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCopy:
+    """A copy that is equal to its original: what each table holds, and what verifying the copy found."""
+
+    target: str
+    tables: tuple[TableDigest, ...]
+    verification: Verification
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "rows": sum(table.rows for table in self.tables),
+            "tables": [asdict(table) for table in self.tables],
+            "verification": self.verification.to_json(),
+        }
+
+
+def copy_store_to(
+    controller: Controller, url: str, *, progress: CopyProgress = lambda _table, _rows: None
+) -> StoreCopy:
+    """Copy the store to another database and verify every session and chain there.
+
+    Raises
+    ------
+    CopyRefused
+        If the target holds a store with rows, or the copy is not equal; then nothing is left of it.
+    DatabaseFailed, DatabaseBusy, InvalidConfiguration
+        If the target cannot be used.
+    """
+    settings = replace(controller.settings, database_url=url)
+    with Controller(settings, clock=controller.clock, environment=controller.environment) as target:
+        digests = copy_store(controller.store, target.store, progress=progress)
+        return StoreCopy(target.store.place, tuple(digests), verify(target, Standpoint(), None))
 
 
 def check_store(controller: Controller) -> StoreCheck:

@@ -135,26 +135,25 @@ def append(tx: Transaction, session_id: str, prepared: PreparedEntry, moment: st
     ExternalIdConflict
         If the external id is taken by other content.
     """
-    connection = tx.connection
     head = store.head_to_change(tx, session_id)
     if head is None:
-        require_sound(connection, session_id)
+        require_sound(tx.connection, session_id)
         raise _no_session(session_id)
     head_id, sequence, head_hash, has_cursors, quarantine = head
     if quarantine is not None:
         refuse_quarantined(session_id, quarantine)
     if prepared.external_id is not None:
-        known = _known_external(connection, session_id, prepared)
+        known = _known_external(tx.connection, session_id, prepared)
         if known is not None:
             return Appended(known, is_new=False, head_entry_id=head_id)
     _require_head(session_id, head_id, prepared.expected_head)
     parent_id = prepared.parent_entry_id
     if prepared.cursor is not None:
-        parent_id = require_cursor(connection, session_id, prepared.cursor)
+        parent_id = require_cursor(tx.connection, session_id, prepared.cursor)
     if parent_id is None or parent_id == head_id:
         parent_id, parent_hash = head_id, head_hash
     else:
-        parent_hash = _require_own_entry(connection, session_id, parent_id)
+        parent_hash = _require_own_entry(tx.connection, session_id, parent_id)
     entry = prepared.seal(session_id, sequence, (parent_id, parent_hash))
     store.insert_entry(tx, entry)
     if has_cursors:

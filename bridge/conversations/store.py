@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     Select,
@@ -51,6 +52,8 @@ _NODE_COLUMNS: list[ColumnElement[Any]] = [
         "created_at",
     )
 ]
+#: Rows fetched at a time where a result is not loaded at once.
+_PAGE = 500
 _S, _E, _H, _C, _L = sessions.c, session_entries.c, session_heads.c, branch_cursors.c, entry_labels.c
 _Q = quarantined_sessions.c
 
@@ -196,7 +199,7 @@ _values_of = attrgetter(*ENTRY_FIELDS)
 
 
 def insert_entry(tx: Transaction, entry: Entry) -> None:
-    tx.run(_INSERT_ENTRY, *_values_of(entry))
+    tx.queue(_INSERT_ENTRY, *_values_of(entry))
 
 
 def entry_hash_of(connection: Connection, session_id: str, entry_id: str) -> str | None:
@@ -234,7 +237,7 @@ def find_external(connection: Connection, session_id: str, source: str, external
 def iterate_entries(connection: Connection, session_id: str, *, after_sequence: int = -1) -> Iterator[Entry]:
     """Yield a session's entries in the order of their sequence, over all branches, without loading them at once."""
     query = select(*_COLUMNS).where(_E.session_id == session_id, _E.sequence > after_sequence).order_by(_E.sequence)
-    for row in connection.execution_options(stream_results=True, yield_per=500).execute(query):
+    for row in connection.execute(query, execution_options={"yield_per": _PAGE}):
         yield Entry.from_row(row)
 
 
@@ -275,7 +278,7 @@ def _ancestry(columns: Sequence[Any]) -> Select[Any]:
     database where somebody else's hand has tied a cycle.
     """
     start = (
-        select(*columns, literal(1).label("depth"))
+        select(*columns, literal(1, BigInteger).label("depth"))
         .where(_E.session_id == bindparam("session"), _E.id == bindparam("leaf"))
         .cte("ancestry", recursive=True)
     )
@@ -283,7 +286,7 @@ def _ancestry(columns: Sequence[Any]) -> Select[Any]:
         _E.session_id == start.c.session_id,
         _E.id == start.c.parent_entry_id,
         _E.sequence < start.c.sequence,
-        start.c.depth < bindparam("limit"),
+        start.c.depth < bindparam("limit", type_=BigInteger),
     )
     whole = start.union_all(up)
     # No ORDER BY: sorting would copy every payload once more. A chain comes out in order; callers check that.
@@ -335,7 +338,7 @@ def get_head(connection: Connection, session_id: str) -> Head | None:
 
 
 def set_head(tx: Transaction, session_id: str, head: Head, moment: str) -> None:
-    tx.run(_ADVANCE_HEAD, head.entry_id, head.next_sequence, moment, session_id)
+    tx.queue_last(_ADVANCE_HEAD, session_id, head.entry_id, head.next_sequence, moment, session_id)
     tx.memo["head", session_id] = head
 
 

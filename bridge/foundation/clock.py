@@ -49,8 +49,9 @@ class FixedClock:
 
 def format_timestamp(moment: datetime) -> str:
     """Return ``YYYY-MM-DDTHH:MM:SS.ffffffZ``: always six digits, so that text order is time order."""
-    utc = moment.astimezone(UTC).replace(tzinfo=None)
-    return utc.isoformat(timespec="microseconds") + "Z"
+    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    # The offset is cut off: taking the zone away first costs twice as much, on every write.
+    return utc.isoformat(timespec="microseconds")[: -len("+00:00")] + "Z"
 
 
 def parse_timestamp(text: str) -> datetime:

@@ -15,7 +15,7 @@ storage        16–25       control        86–109
 git            26–40       adapters       110–114
 process        41–45       rpc            115–117
 conversations  46–65       cli            118–121
-integrity      122–123     others         124–125
+integrity      122–123     storage, too   124–125
 =============  =======     =============  =======
 """
 

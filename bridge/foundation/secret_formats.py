@@ -214,7 +214,7 @@ FIELD_FORMATS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 
 #: What always follows a trigger that ordinary text is full of; asked first, it spares the other questions.
-_AFTER_TRIGGER = {"-": rf"(?=[{_WORD}]{{10}})"}
+_AFTER_TRIGGER = {"-": rf"(?=[{_WORD}]{{10}})", ".": rf"(?=[{_WORD}]{{3}})"}
 
 
 def hints() -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from bridge.foundation.canonical import canonical_bytes
+from bridge.foundation.canonical import canonical_bytes, canonical_record
 from bridge.foundation.hashing import ZERO_HASH, entry_hash, event_hash
 from bridge.integrity import store
 from bridge.integrity.store import StoredEntry, StoredEvent
@@ -85,7 +85,9 @@ def append_event(tx: Transaction, chain_id: str, event_type: str, body: Mapping[
     """
     last = store.last_event(tx, chain_id)
     ordinal, previous = (0, ZERO_HASH) if last is None else (last[0] + 1, bytes.fromhex(last[1]))
-    text = canonical_bytes(
+    # An entry's event is a flat record, for which the cheaper way is enough.
+    encode = canonical_record if event_type == ENTRY_APPENDED else canonical_bytes
+    text = encode(
         {"chain_id": chain_id, "ordinal": ordinal, "event_type": event_type, "created_at": created_at, "body": body}
     )
     hashed = event_hash(previous, text).hex()

@@ -64,7 +64,7 @@ def last_event(tx: Transaction, chain_id: str) -> tuple[int, str] | None:
 
 
 def insert_event(tx: Transaction, event: StoredEvent) -> None:
-    tx.run(_INSERT, *event)
+    tx.queue(_INSERT, *event)
     tx.memo["chain", event.chain_id] = event.ordinal, event.event_hash
 
 
@@ -72,7 +72,7 @@ def iterate_events(connection: Connection, chain_id: str) -> Iterator[StoredEven
     """Yield a chain's events in order, without loading them at once."""
     query = select(_A.chain_id, _A.ordinal, _A.event_type, _A.created_at, _A.event_hash, _A.body)
     query = query.where(_A.chain_id == chain_id).order_by(_A.ordinal)
-    for row in connection.execution_options(yield_per=_PAGE).execute(query):
+    for row in connection.execute(query, execution_options={"yield_per": _PAGE}):
         yield StoredEvent(*row)
 
 
@@ -94,7 +94,7 @@ def iterate_entries(connection: Connection, session_id: str) -> Iterator[StoredE
         _E.payload,
     ]
     query = select(*columns).where(_E.session_id == session_id).order_by(_E.sequence)
-    for row in connection.execution_options(yield_per=_PAGE).execute(query):
+    for row in connection.execute(query, execution_options={"yield_per": _PAGE}):
         yield StoredEntry(*row)
 
 
@@ -108,7 +108,7 @@ def session_head(connection: Connection, session_id: str) -> tuple[str, int] | N
 def iterate_tree(connection: Connection, session_id: str) -> Iterator[tuple[str, str | None, int, str]]:
     """Yield id, parent, sequence and hash of a session's entries, the last recorded first."""
     query = select(_E.id, _E.parent_entry_id, _E.sequence, _E.entry_hash).where(_E.session_id == session_id)
-    for row in connection.execution_options(yield_per=_PAGE).execute(query.order_by(_E.sequence.desc())):
+    for row in connection.execute(query.order_by(_E.sequence.desc()), execution_options={"yield_per": _PAGE}):
         yield row[0], row[1], row[2], row[3]
 
 

@@ -77,6 +77,7 @@ def require_readable_session(connection: Connection, session_id: str) -> None:
 
 def is_behind(connection: Connection, session_id: str) -> bool:
     """Return whether entries of a session are missing from the index, or were indexed in another way."""
+    store.require_index(connection)
     mark = store.mark_of(connection, session_id)
     if mark is None or mark[1] != INDEX_VERSION:
         return True
@@ -88,6 +89,7 @@ def catch_up(tx: Transaction, session_id: str, *, limit: int = MAX_BATCH) -> boo
 
     What was indexed under another version is thrown away, of all sessions: the index cannot forget a single entry.
     """
+    store.require_index(tx.connection)
     mark = store.mark_of(tx.connection, session_id)
     if mark is not None and mark[1] != INDEX_VERSION:
         store.clear(tx)
@@ -106,6 +108,7 @@ def catch_up(tx: Transaction, session_id: str, *, limit: int = MAX_BATCH) -> boo
 
 def drop(tx: Transaction) -> None:
     """Throw the whole index away; the next search makes of it what it needs."""
+    store.require_index(tx.connection)
     store.clear(tx)
 
 
@@ -117,6 +120,7 @@ def is_sound(tx: Transaction) -> bool:
     DatabaseFailed
         If its structure is damaged; :func:`drop` mends that.
     """
+    store.require_index(tx.connection)
     store.check_structure(tx)
     places, held = store.count_documents(tx.connection)
     return places == held
@@ -124,6 +128,7 @@ def is_sound(tx: Transaction) -> bool:
 
 def search(connection: Connection, scopes: Iterable[Scope], query: Query, *, limit: int, offset: int = 0) -> Page:
     """Return the entries within some scopes that hold everything asked for; if none does, those that hold a part."""
+    store.require_index(connection)
     known = {scope.session_id: scope for scope in scopes}
     if not query.phrases or not known:
         return Page((), has_more=False, is_relaxed=False)

@@ -9,6 +9,7 @@ from hashlib import sha256
 from sqlalchemy import Connection, delete, func, insert, select
 
 from bridge.semantics.kinds import READABLE_VERSIONS
+from bridge.storage.errors import NotOnThisDatabase
 from bridge.storage.tables import recall_documents, recall_marks, session_entries
 from bridge.storage.tables.recall import RECALL_INDEX
 from bridge.storage.transaction import Transaction
@@ -34,6 +35,18 @@ class Row:
     kind: str
     context_visibility: str
     payload: str
+
+
+def require_index(connection: Connection) -> None:
+    """Refuse a database that cannot hold the index.
+
+    Raises
+    ------
+    NotOnThisDatabase
+        If it is not SQLite: the index is one of its FTS5 tables.
+    """
+    if connection.dialect.name != "sqlite":
+        raise NotOnThisDatabase("Searching needs a store on SQLite so far; this one is on PostgreSQL.")
 
 
 def session_term(session_id: str) -> str:

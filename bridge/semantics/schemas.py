@@ -136,17 +136,28 @@ def plain_copy(value: Any) -> Any:
     return orjson.loads(canonical_bytes(value))
 
 
-def field_errors(compiled: jsonschema_rs.Validator, value: Any, *, limit: int = MAX_FIELD_ERRORS) -> list[FieldError]:
+def field_errors(
+    compiled: jsonschema_rs.Validator,
+    value: Any,
+    *,
+    limit: int = MAX_FIELD_ERRORS,
+    canonical: bytes | None = None,
+) -> list[FieldError]:
     """Return what is wrong with a value, field by field, at most ``limit`` errors; empty if it is valid.
 
     Messages never quote the value, which may be large or secret.
+
+    Parameters
+    ----------
+    canonical
+        The value's canonical JSON, where the caller has made it already.
 
     Raises
     ------
     NotCanonical
         If the value is not plain JSON.
     """
-    plain = plain_copy(value)
+    plain = plain_copy(value) if canonical is None else orjson.loads(canonical)
     if is_valid(compiled, plain):
         return []
     found: list[FieldError] = []

@@ -12,8 +12,13 @@ from bridge.semantics.schemas import FieldError, field_errors, validator
 _SHOWN_CHARACTERS = 80
 
 
-def validate(kind: str, payload: Any) -> None:
+def validate(kind: str, payload: Any, *, canonical: bytes | None = None) -> None:
     """Check a new entry's payload against the current contract of its kind.
+
+    Parameters
+    ----------
+    canonical
+        The payload's canonical JSON, where the caller has made it already.
 
     Raises
     ------
@@ -36,7 +41,7 @@ def validate(kind: str, payload: Any) -> None:
             f"{kind[:_SHOWN_CHARACTERS]!r} is not a kind of semantic schema {CURRENT_VERSION}. Nothing was written.",
             details={"kind": kind[:_SHOWN_CHARACTERS], "known": sorted(KINDS)},
         )
-    fields = payload_errors(CURRENT_VERSION, kind, payload)
+    fields = payload_errors(CURRENT_VERSION, kind, payload, canonical=canonical)
     if fields:
         raise InvalidPayload(
             f"The payload of {kind} does not fit its schema: {_sentence(fields)}. Nothing was written.",
@@ -44,7 +49,7 @@ def validate(kind: str, payload: Any) -> None:
         )
 
 
-def payload_errors(version: int, kind: str, payload: Any) -> list[FieldError]:
+def payload_errors(version: int, kind: str, payload: Any, *, canonical: bytes | None = None) -> list[FieldError]:
     """Return what is wrong with a payload under a typed contract; empty if nothing is.
 
     Raises
@@ -54,7 +59,7 @@ def payload_errors(version: int, kind: str, payload: Any) -> list[FieldError]:
     NotCanonical
         If the payload is not plain JSON.
     """
-    return field_errors(validator(f"semantic/v{version}/{kind}"), payload)
+    return field_errors(validator(f"semantic/v{version}/{kind}"), payload, canonical=canonical)
 
 
 def _sentence(fields: list[FieldError]) -> str:

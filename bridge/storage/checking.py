@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from bridge.storage import ddl_postgresql
 from bridge.storage.ddl import trigger_statements
 
 #: Problems that SQLite lists at most; a damaged file would otherwise name every row.
@@ -23,7 +24,11 @@ class Problem:
 
 def check_database(connection: Connection) -> list[Problem]:
     """Return what is wrong, nothing if all is well; reads every page."""
-    return [*_damage(connection), *_dangling(connection), *_missing_triggers(connection)]
+    if connection.dialect.name != "sqlite":
+        # Pages, indexes and foreign keys are the server's own care; amcheck is the operator's tool for that.
+        return _missing_triggers(connection, "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled = 'A'")
+    listing = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+    return [*_damage(connection), *_dangling(connection), *_missing_triggers(connection, listing)]
 
 
 def _damage(connection: Connection) -> list[Problem]:
@@ -39,9 +44,13 @@ def _dangling(connection: Connection) -> list[Problem]:
     return problems
 
 
-def _missing_triggers(connection: Connection) -> list[Problem]:
-    present = set(connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'").scalars())
-    wanted = [statement.split()[2] for statement in trigger_statements()]
+def _missing_triggers(connection: Connection, listing: str) -> list[Problem]:
+    present = set(connection.exec_driver_sql(listing).scalars())
+    wanted = (
+        [statement.split()[2] for statement in trigger_statements()]
+        if connection.dialect.name == "sqlite"
+        else ddl_postgresql.trigger_names()
+    )
     return [
         Problem("trigger_missing", name, "What it guards can be overwritten.") for name in wanted if name not in present
     ]

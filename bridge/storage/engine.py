@@ -13,36 +13,13 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Engine, create_engine, event
-from sqlalchemy.engine import URL, Connection, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.engine import URL, Connection
 from sqlalchemy.pool import NullPool, QueuePool
 
-from bridge.foundation.errors import InvalidConfiguration
 from bridge.storage.prepared import driver_of
 
 #: Readers of one process that may be open at the same time; further ones wait.
 MAX_READERS = 32
-
-
-def parse_url(url: str) -> URL:
-    """Return the parsed database URL.
-
-    Raises
-    ------
-    InvalidConfiguration
-        If it is not a URL, names a database that Bridge cannot use, or a SQLite database in memory.
-    """
-    try:
-        parsed = make_url(url)
-    except ArgumentError as error:
-        raise InvalidConfiguration(
-            "The database URL cannot be read.", hint="It looks like sqlite:////full/path/bridge.db"
-        ) from error
-    if parsed.get_backend_name() != "sqlite":
-        raise InvalidConfiguration(f"Bridge cannot use a {parsed.get_backend_name()} database.")
-    if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
-        raise InvalidConfiguration("The store needs a file: its readers and its writer are separate connections.")
-    return parsed
 
 
 def sqlite_path(url: URL) -> Path:

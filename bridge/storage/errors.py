@@ -93,3 +93,21 @@ class BackupRefused(BridgeError):
     exit_status = 25
     summary = "A file cannot serve as backup: it exists already, or is missing, damaged or no store of this Bridge."
     default_hint = "Name another file; bridge db status lists the backups beside the store."
+
+
+class NotOnThisDatabase(BridgeError):
+    """Raised for what works on one of the databases only: searching, and the care of the file, on SQLite."""
+
+    code = "not_on_this_database"
+    exit_status = 124
+    summary = "What was asked for works on the other kind of database only; nothing was changed."
+    default_hint = "A store moves to a file with: bridge db copy --to sqlite:////full/path/bridge.db"
+
+
+class CopyRefused(BridgeError):
+    """Raised when a store cannot be copied to where it was to go, or the copy is not equal. Nothing is left there."""
+
+    code = "copy_refused"
+    exit_status = 125
+    summary = "A store cannot be copied: the target holds one already, or the copy was not equal; nothing was written."
+    default_hint = "Name a database that holds no store yet."

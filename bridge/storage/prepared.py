@@ -28,17 +28,45 @@ class Cursor(Protocol):
     def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
 
 
+class ManyCursor(Protocol):
+    """What drivers return from ``cursor``, as far as it is used."""
+
+    def executemany(self, statement: str, rows: Any, /) -> Any: ...
+
+
 class DriverConnection(Protocol):
     """What drivers' connections have in common, as far as it is used."""
 
     def execute(self, statement: str, parameters: Any = (), /) -> Cursor: ...
 
-    def executemany(self, statement: str, parameters: Any, /) -> Cursor: ...
+    def executemany(self, statement: str, rows: Any, /) -> Any:
+        """Of sqlite3 alone, for the revisions, which run nowhere else."""
+
+    def cursor(self) -> ManyCursor: ...
 
 
 def driver_of(connection: Connection) -> DriverConnection:
     """Return the driver's own connection under an SQLAlchemy one."""
     return cast("DriverConnection", connection.connection.driver_connection)
+
+
+# sqlite3 and psycopg name the same things differently.
+
+
+def count_changes(driver: DriverConnection) -> int | None:
+    """Return how many rows the connection changed so far; None where the driver does not count."""
+    changes: int | None = getattr(driver, "total_changes", None)
+    return changes
+
+
+def in_transaction(driver: DriverConnection) -> bool:
+    """Return whether the transaction still stands: SQLite undoes all of it on some failures."""
+    return bool(getattr(driver, "in_transaction", True))
+
+
+def is_closed(connection: Connection) -> bool:
+    """Return whether the database's side of a connection is gone."""
+    return connection.invalidated or bool(getattr(driver_of(connection), "closed", False))
 
 
 class Prepared:
@@ -73,6 +101,23 @@ class Prepared:
         if compiled.positions is None:
             return driver.execute(compiled.text, dict(zip(compiled.names, known, strict=True)))
         return driver.execute(compiled.text, [known[position] for position in compiled.positions])
+
+    def run_many_on(self, driver: DriverConnection, dialect: Dialect, rows: list[tuple[Any, ...]]) -> None:
+        """Run the statement once for each row of values, in order."""
+        if len(rows) == 1:
+            self.run_on(driver, dialect, rows[0])
+            return
+        compiled = self._compiled.get(dialect.name)
+        if compiled is None:
+            compiled = self._compile(dialect)
+        if compiled.is_plain:
+            driver.cursor().executemany(compiled.text, rows)
+        elif compiled.positions is None:
+            known = [dict(zip(compiled.names, row + compiled.constants, strict=True)) for row in rows]
+            driver.cursor().executemany(compiled.text, known)
+        else:
+            for row in rows:
+                self.run_on(driver, dialect, row)
 
     def _compile(self, dialect: Dialect) -> _Compiled:
         compiled = self._statement.compile(dialect=dialect)

@@ -20,7 +20,8 @@ SCHEMA_VERSION = 7
 #: The table with the one row that holds it.
 VERSION_TABLE = "schema_version"
 
-_MAX_SHOWN = 5
+#: Rows of the version table that a look reads: one is right, and a few show what is wrong.
+MAX_SHOWN = 5
 _PLAIN_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
@@ -75,7 +76,7 @@ def _read(connection: sqlite3.Connection) -> Look:
     columns = [row[1] for row in connection.execute(f"PRAGMA table_info({VERSION_TABLE})")]
     if "version_num" not in columns:
         return Look(is_empty=False)
-    rows = connection.execute(f"SELECT version_num FROM {VERSION_TABLE} LIMIT {_MAX_SHOWN}")  # noqa: S608 - constants
+    rows = connection.execute(f"SELECT version_num FROM {VERSION_TABLE} LIMIT {MAX_SHOWN}")  # noqa: S608 - constants
     return Look(is_empty=False, versions=tuple(None if value is None else str(value) for (value,) in rows))
 
 

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
-import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.engine import URL
 
+from bridge.storage.backend import Backend, Follower, backend_for
 from bridge.storage.clients import Visit, is_noted, note
-from bridge.storage.ddl import trigger_statements
-from bridge.storage.engine import create_file, make_directories, parse_url, reader_engine, sqlite_path, writer_engine
-from bridge.storage.errors import DatabaseBusy, DatabaseMissing, NotEnoughSpace, SchemaUpgradeNeeded, StoreClosed
+from bridge.storage.errors import DatabaseMissing, SchemaUpgradeNeeded, StoreClosed
 from bridge.storage.locking import StoreLock
-from bridge.storage.schema_version import SCHEMA_VERSION, look, require_supported
-from bridge.storage.tables import metadata, schema_version
-from bridge.storage.tables.recall import derived_statements
+from bridge.storage.schema_version import require_supported
 from bridge.storage.transaction import Transaction, typed_error
-from bridge.storage.writer import Writer
+from bridge.storage.writer import Job, Writer
 
 if TYPE_CHECKING:
     from bridge.storage.upgrading import Upgraded
 
 #: How long a write waits for another process's write, unless the store is opened with another limit.
 BUSY_TIMEOUT_SECONDS = 15.0
-#: Pause between tries of what SQLite does not wait for by itself (switching a new file to WAL).
-_RETRY_SECONDS = 0.02
 
 T = TypeVar("T")
 
@@ -42,7 +35,7 @@ _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
 class Store:
-    """One database file, shared with any number of other processes.
+    """One database, shared with any number of other processes.
 
     Reads have connections of their own and are never held up by the writer. Writes are functions that run on
     the writer thread inside a transaction; their futures resolve once the transaction is durable.
@@ -50,8 +43,8 @@ class Store:
     a fork amid a snapshot or a write: then the child's is closed.
     """
 
-    def __init__(self, url: URL, *, busy_timeout_seconds: float, lock: StoreLock) -> None:
-        self._url = url
+    def __init__(self, backend: Backend, *, busy_timeout_seconds: float, lock: StoreLock) -> None:
+        self._backend = backend
         self._lock = lock
         #: What was done to the store on opening it; None if it was up to date.
         self.upgraded: Upgraded | None = None
@@ -61,6 +54,8 @@ class Store:
         self._gate = threading.Lock()
         self._open_reads = 0
         self._is_clean_fork = True
+        self._followers: weakref.WeakSet[Follower] = weakref.WeakSet()
+        self._follower: Follower | None = None
         self._connect()
         _stores.add(self)
 
@@ -79,7 +74,8 @@ class Store:
         Parameters
         ----------
         url
-            SQLAlchemy URL, ``sqlite:////full/path/bridge.db``.
+            SQLAlchemy URL, ``sqlite:////full/path/bridge.db`` or ``postgresql+psycopg://user@host/database``. A
+            PostgreSQL database must exist; the store's tables are made in the first schema of its search path.
         create
             Whether a missing store is made.
         busy_timeout_seconds
@@ -87,7 +83,8 @@ class Store:
         visit
             Who opens it; written down in the store at most once an hour. None leaves no trace.
         auto_upgrade
-            Whether a store of an older schema is upgraded at once, where the backup fits. Needs a visit.
+            Whether a store of an older schema is upgraded at once, where the backup fits. Needs a visit. Never on
+            PostgreSQL, where that is the operator's business.
 
         Raises
         ------
@@ -98,13 +95,12 @@ class Store:
         DatabaseMissing
             If there is none and ``create`` is false.
         DatabaseFailed
-            If the file cannot be read, or is not a database.
+            If the file cannot be read, or is not a database; if the server cannot be reached.
         InvalidConfiguration
             If the URL cannot be used.
         """
-        parsed = parse_url(url)
-        path = sqlite_path(parsed)
-        found = look(path, timeout_seconds=busy_timeout_seconds)
+        backend = backend_for(url)
+        found = backend.look(timeout_seconds=busy_timeout_seconds)
         upgraded = None
         if not found.is_empty:
             try:
@@ -112,22 +108,20 @@ class Store:
             except SchemaUpgradeNeeded as needed:
                 if not auto_upgrade or visit is None:
                     raise
-                upgraded = _upgrade_at_once(path, visit, busy_timeout_seconds, needed)
+                upgraded = backend.upgrade_at_once(needed, moment=visit.moment, timeout_seconds=busy_timeout_seconds)
         elif not create:
-            raise DatabaseMissing(f"There is no store at {path}.")
-        else:
-            make_directories(path.parent)
-        lock = StoreLock.share(path, timeout_seconds=busy_timeout_seconds)
+            raise DatabaseMissing(f"There is no store at {backend.place}.")
+        lock = backend.share(timeout_seconds=busy_timeout_seconds)
         try:
             # Only now can nobody upgrade or replace it any more: what was seen before may be gone.
-            found = look(path, timeout_seconds=busy_timeout_seconds)
+            found = backend.look(timeout_seconds=busy_timeout_seconds)
             if not found.is_empty:
                 require_supported(found)
             elif not create:
-                raise DatabaseMissing(f"There is no store at {path}.")
-            else:
-                _create(parsed, busy_timeout_seconds)
-            store = cls(parsed, busy_timeout_seconds=busy_timeout_seconds, lock=lock)
+                raise DatabaseMissing(f"There is no store at {backend.place}.")
+            elif not backend.create(timeout_seconds=busy_timeout_seconds):
+                require_supported(backend.look(timeout_seconds=busy_timeout_seconds))
+            store = cls(backend, busy_timeout_seconds=busy_timeout_seconds, lock=lock)
         except BaseException:
             lock.release()
             raise
@@ -138,7 +132,17 @@ class Store:
 
     @property
     def url(self) -> URL:
-        return self._url
+        return self._backend.url
+
+    @property
+    def place(self) -> str:
+        """Where the database is, for messages; without its password."""
+        return self._backend.place
+
+    @property
+    def database(self) -> str:
+        """The kind of database: ``sqlite`` or ``postgresql``."""
+        return self._backend.url.get_backend_name()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -168,13 +172,19 @@ class Store:
             with self._gate:
                 self._open_reads -= 1
 
-    def submit(self, fn: Callable[[Transaction], T]) -> Future[T]:
+    def submit(self, fn: Callable[[Transaction], T], *, is_repeatable: bool = False) -> Future[T]:
         """Queue a function for the writer thread and return its future.
 
-        The function runs once, in a transaction that other functions may share; if it raises, what it did is
+        The function runs in a transaction that other functions may share; if it raises, what it did is
         undone and its future raises. The future resolves after COMMIT. Cancelling it before it started means
         that nothing happens; later it cannot be cancelled any more. The function must not wait for other
         writes.
+
+        Parameters
+        ----------
+        is_repeatable
+            Whether the function does nothing but read and write through the transaction. It may then run once more
+            after a collision with others undid what it did; else it runs once. It also costs less.
 
         Raises
         ------
@@ -183,9 +193,19 @@ class Store:
         DatabaseBusy
             If the queue stayed full.
         """
-        return self._writer.submit(fn)
+        return self._writer.submit(fn, is_repeatable=is_repeatable)
 
-    def write(self, fn: Callable[[Transaction], T]) -> T:
+    def offer(self, jobs: deque[Job[Any]]) -> None:
+        """Queue the first of some jobs, as many as there is room for, without waiting; take those from the left.
+
+        Raises
+        ------
+        StoreClosed
+            If the store was closed.
+        """
+        self._writer.offer(jobs)
+
+    def write(self, fn: Callable[[Transaction], T], *, is_repeatable: bool = False) -> T:
         """Run a function in a write transaction and return its result once it is durable.
 
         It runs on the calling thread while nobody else writes, else on the writer's.
@@ -195,7 +215,41 @@ class Store:
         RuntimeError
             If called from inside a write: the writer would wait for itself.
         """
-        return self._writer.run(fn)
+        return self._writer.run(fn, is_repeatable=is_repeatable)
+
+    def follow(self) -> Follower:
+        """Begin to watch for what anyone commits to the store, this process included; close it when done.
+
+        A fork of this process closes it too; waiting then raises StoreClosed.
+
+        Raises
+        ------
+        StoreClosed
+            If the store was closed.
+        """
+        with self._gate:
+            if self._is_closed:
+                raise StoreClosed("The store was closed.")
+            follower = self._backend.follow()
+            self._followers.add(follower)
+            return follower
+
+    def wait_for_change(self, timeout_seconds: float) -> bool:
+        """Wait for a commit of anyone; return whether there was one since the last call.
+
+        The first call sees only what is committed while it waits. It has one memory for the whole store: who shares
+        a store with other followers, or must miss nothing between a read and the wait, uses :meth:`follow`.
+        """
+        if self._follower is None:
+            self._follower = self.follow()
+        try:
+            return self._follower.wait(timeout_seconds)
+        except StoreClosed:
+            if self._is_closed:
+                raise
+            # This process forked meanwhile, which closes every connection. What happened since is not known.
+            self._follower = None
+            return True
 
     def close(self) -> None:
         """Finish the writes that wait, then close all connections. Safe to call twice."""
@@ -203,6 +257,7 @@ class Store:
         self._writer.close()
         self._writer_engine.dispose()
         self._reader.dispose()
+        self._close_followers()
         self._lock.release()
 
     def __enter__(self) -> Self:
@@ -220,17 +275,30 @@ class Store:
         # Nobody waits for it, and a store that cannot be written to can be read all the same.
         self.submit(lambda tx: note(tx, visit))
 
+    def _close_followers(self) -> None:
+        for follower in list(self._followers):
+            follower.close()
+        self._followers.clear()
+
     def _connect(self) -> None:
         timeout = self._busy_timeout_seconds
-        self._reader = reader_engine(self._url, busy_timeout_seconds=timeout)
-        self._writer_engine = writer_engine(self._url, busy_timeout_seconds=timeout)
-        self._writer = Writer(self._writer_engine, busy_timeout_seconds=timeout)
+        self._reader = self._backend.reader_engine(busy_timeout_seconds=timeout)
+        self._writer_engine = self._backend.writer_engine(busy_timeout_seconds=timeout)
+        self._writer = self._make_writer()
+
+    def _make_writer(self) -> Writer:
+        return Writer(
+            self._writer_engine,
+            busy_timeout_seconds=self._busy_timeout_seconds,
+            max_batch_jobs=self._backend.max_batch_jobs,
+        )
 
     def _before_fork(self) -> None:
         self._is_clean_fork = self._writer.pause()
         self._gate.acquire()
         self._is_clean_fork = self._is_clean_fork and self._open_reads == 0
         self._reader.dispose()
+        self._close_followers()
 
     def _after_fork_in_parent(self) -> None:
         self._gate.release()
@@ -246,7 +314,7 @@ class Store:
         else:
             self._is_closed = True
         if self._is_closed:
-            self._writer = Writer(self._writer_engine, busy_timeout_seconds=self._busy_timeout_seconds)
+            self._writer = self._make_writer()
             self._writer.close()
             # The parent's hold on the lock is not ended by closing the copy of its descriptor.
             self._lock.release()
@@ -278,62 +346,3 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
-
-
-def _upgrade_at_once(path: Path, visit: Visit, busy_timeout_seconds: float, needed: SchemaUpgradeNeeded) -> Upgraded:
-    # Imported here: it is used once in the life of a store, and pulls in Alembic.
-    from bridge.storage.upgrading import upgrade
-
-    try:
-        return upgrade(path, moment=visit.moment, timeout_seconds=busy_timeout_seconds)
-    except NotEnoughSpace as error:
-        raise SchemaUpgradeNeeded(
-            f"{needed.message.removesuffix(' Nothing was touched.')} {error.message}",
-            hint=error.hint,
-            details=needed.details | error.details,
-        ) from error
-
-
-def _create(url: URL, busy_timeout_seconds: float) -> None:
-    """Make the tables in an empty file, unless another process was quicker; all of it in one transaction."""
-    path = sqlite_path(url)
-    try:
-        create_file(path)
-        _switch_to_wal(str(path), busy_timeout_seconds)
-        engine = writer_engine(url, busy_timeout_seconds=busy_timeout_seconds)
-        try:
-            with engine.begin() as connection:
-                if connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
-                    raced = True
-                else:
-                    raced = False
-                    metadata.create_all(connection, checkfirst=False)
-                    for statement in (*derived_statements(), *trigger_statements()):
-                        connection.exec_driver_sql(statement)
-                    connection.execute(schema_version.insert().values(version_num=str(SCHEMA_VERSION)))
-        finally:
-            engine.dispose()
-    except Exception as error:
-        told = typed_error(error)
-        if told is error:
-            raise
-        raise told from error
-    if raced:
-        require_supported(look(path, timeout_seconds=busy_timeout_seconds))
-
-
-def _switch_to_wal(path: str, busy_timeout_seconds: float) -> None:
-    # The mode is kept in the file. SQLite does not wait while several processes switch a new file at once.
-    deadline = time.monotonic() + busy_timeout_seconds
-    with closing(sqlite3.connect(path, timeout=busy_timeout_seconds, isolation_level=None)) as connection:
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode=WAL")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                    raise
-                if time.monotonic() > deadline:
-                    raise DatabaseBusy("Another process holds the new store. Nothing was written.") from error
-                time.sleep(_RETRY_SECONDS)
-            else:
-                return

@@ -3,35 +3,64 @@
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine
 
+from bridge.foundation.errors import BridgeError
 from bridge.storage.errors import DatabaseBusy, DatabaseFailed, StoreClosed
-from bridge.storage.prepared import driver_of
-from bridge.storage.transaction import Transaction, typed_error
+from bridge.storage.prepared import DriverConnection, count_changes, driver_of, in_transaction, is_closed
+from bridge.storage.transaction import NOTHING, UNKNOWN, Transaction, is_collision, typed_error
 
 #: Jobs that may wait for the writer; a further caller waits for room (back-pressure).
 MAX_QUEUED_JOBS = 4096
-#: Jobs that share one transaction and its fsync.
-MAX_BATCH_JOBS = 256
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Answer(Protocol[T_contra]):
+    """Where a job's outcome goes: what of a future the writer uses."""
+
+    def set_running_or_notify_cancel(self) -> bool: ...
+
+    def set_result(self, result: T_contra) -> None: ...
+
+    def set_exception(self, exception: BaseException | None) -> None: ...
+
+
+class Mailbox(Protocol):
+    """Takes the answers of a whole batch at once."""
+
+    def deliver(self, answers: list[Any], /) -> None: ...
 
 
 class Job(Generic[T]):
-    """A function to run inside a write transaction, and the future of what it returns."""
+    """A function to run inside a write transaction, and where its outcome goes.
 
-    __slots__ = ("fn", "future")
+    Parameters
+    ----------
+    is_repeatable
+        Whether it may run again after what it did was undone: it does nothing but read and write through its
+        transaction.
+    mailbox
+        Who is told of the answer once it has its outcome, together with others of the same transaction; called on the
+        writer's thread.
+    """
 
-    def __init__(self, fn: Callable[[Transaction], T]) -> None:
+    __slots__ = ("answer", "fn", "is_repeatable", "mailbox")
+
+    def __init__(
+        self, fn: Callable[[Transaction], T], answer: Answer[T], *, is_repeatable: bool, mailbox: Mailbox | None = None
+    ) -> None:
         self.fn = fn
-        self.future: Future[T] = Future()
+        self.answer = answer
+        self.is_repeatable = is_repeatable
+        self.mailbox = mailbox
 
 
 class Writer:
@@ -46,12 +75,22 @@ class Writer:
         Engine whose transactions begin with the write lock.
     busy_timeout_seconds
         How long a caller waits for room in the queue.
+    max_batch_jobs
+        Jobs that share one transaction and its fsync.
     max_queued_jobs
         Jobs that may wait at the same time.
     """
 
-    def __init__(self, engine: Engine, *, busy_timeout_seconds: float, max_queued_jobs: int = MAX_QUEUED_JOBS) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        busy_timeout_seconds: float,
+        max_batch_jobs: int,
+        max_queued_jobs: int = MAX_QUEUED_JOBS,
+    ) -> None:
         self._engine = engine
+        self._max_batch_jobs = max_batch_jobs
         self._busy_timeout_seconds = busy_timeout_seconds
         self._max_queued_jobs = max_queued_jobs
         self._jobs: deque[Job[Any]] = deque()
@@ -69,7 +108,7 @@ class Writer:
         self._turn_holder: int | None = None
         self._connection: Connection | None = None
 
-    def submit(self, fn: Callable[[Transaction], T]) -> Future[T]:
+    def submit(self, fn: Callable[[Transaction], T], *, is_repeatable: bool = False) -> Future[T]:
         """Queue a job.
 
         Raises
@@ -79,23 +118,32 @@ class Writer:
         DatabaseBusy
             If the queue stayed full for ``busy_timeout_seconds``.
         """
-        job = Job(fn)
+        future: Future[T] = Future()
         with self._arrived:
             if len(self._jobs) >= self._max_queued_jobs:
                 self._wait_for_room()
-            if self._is_closed:
-                raise StoreClosed("The store was closed. Nothing was written.")
-            self._jobs.append(job)
+            self._require_open()
+            self._jobs.append(Job(fn, future, is_repeatable=is_repeatable))
             self._unfinished += 1
-            if self._is_idle:
-                self._is_idle = False
-                self._arrived.notify()
-            elif self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="bridge-writer", daemon=True)
-                self._thread.start()
-        return job.future
+            self._wake()
+        return future
 
-    def run(self, fn: Callable[[Transaction], T]) -> T:
+    def offer(self, jobs: deque[Job[Any]]) -> None:
+        """Queue the first of some jobs, as many as there is room for, without waiting; take those from the left.
+
+        Raises
+        ------
+        StoreClosed
+            If the writer was closed.
+        """
+        with self._arrived:
+            self._require_open()
+            for _ in range(min(len(jobs), self._max_queued_jobs - len(self._jobs))):
+                self._jobs.append(jobs.popleft())
+                self._unfinished += 1
+            self._wake()
+
+    def run(self, fn: Callable[[Transaction], T], *, is_repeatable: bool = False) -> T:
         """Run a job and return its result: on this thread if nobody else writes or waits to, else through the queue.
 
         Raises
@@ -106,16 +154,14 @@ class Writer:
         if self.is_inside_job:
             raise RuntimeError("a write was started inside a write; use the open transaction")
         if self._unfinished or not self._turn.acquire(blocking=False):
-            return self.submit(fn).result()
+            return self.submit(fn, is_repeatable=is_repeatable).result()
+        outcome: _Outcome[T] = _Outcome()
         try:
-            if self._is_closed:
-                raise StoreClosed("The store was closed. Nothing was written.")
-            job = Job(fn)
-            job.future.set_running_or_notify_cancel()
-            self._run_in_turn([job])
+            self._require_open()
+            self._run_in_turn([Job(fn, outcome, is_repeatable=is_repeatable)])
         finally:
             self._turn.release()
-        return job.future.result()
+        return outcome.take()
 
     def close(self) -> None:
         """Refuse new jobs, finish those that wait, end the thread. Safe to call twice."""
@@ -151,6 +197,19 @@ class Writer:
         """Whether the caller runs inside a job."""
         return self._turn_holder == threading.get_ident()
 
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise StoreClosed("The store was closed. Nothing was written.")
+
+    def _wake(self) -> None:
+        """Have the thread look at the queue; with the lock held."""
+        if self._is_idle:
+            self._is_idle = False
+            self._arrived.notify()
+        elif self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="bridge-writer", daemon=True)
+            self._thread.start()
+
     def _wait_for_room(self) -> None:
         if self.is_inside_job:
             raise DatabaseBusy("The writer's queue is full, and a job asks for more. Nothing was queued.")
@@ -171,7 +230,7 @@ class Writer:
                 self._is_idle = True
                 self._arrived.wait()
             self._is_idle = False
-            batch = [self._jobs.popleft() for _ in range(min(len(self._jobs), MAX_BATCH_JOBS))]
+            batch = [self._jobs.popleft() for _ in range(min(len(self._jobs), self._max_batch_jobs))]
             if self._waiting_for_room:
                 self._room.notify(len(batch))
             return batch
@@ -179,20 +238,24 @@ class Writer:
     def _serve(self) -> None:
         while batch := self._next_batch():
             # A job whose future was cancelled while it waited never starts; from here on it cannot be.
-            running = [job for job in batch if job.future.set_running_or_notify_cancel()]
+            running = [job for job in batch if job.answer.set_running_or_notify_cancel()]
             with self._turn:
                 self._run_in_turn(running)
             with self._arrived:
                 self._unfinished -= len(batch)
+            _deliver(running)
 
     def _run_in_turn(self, jobs: list[Job[Any]]) -> None:
         self._turn_holder = threading.get_ident()
         try:
+            with_savepoints = False
             while jobs:
-                connection = self._connect(jobs)
+                connection = self._begin(jobs)
                 if connection is None:
                     return
-                jobs = run_batch(connection, jobs)
+                jobs = run_batch(connection, jobs, with_savepoints=with_savepoints)
+                # What is left was run once and undone, or did not get its turn: now each on its own.
+                with_savepoints = True
                 if connection.invalidated or connection.in_transaction():
                     self._disconnect()
         except BaseException:
@@ -202,13 +265,24 @@ class Writer:
         finally:
             self._turn_holder = None
 
-    def _connect(self, jobs: list[Job[Any]]) -> Connection | None:
-        if self._connection is None:
+    def _begin(self, jobs: list[Job[Any]]) -> Connection | None:
+        """Return the connection with a transaction begun; None if that failed, which the jobs then know."""
+        while True:
+            is_fresh = self._connection is None
             try:
-                self._connection = self._engine.connect()
+                if self._connection is None:
+                    self._connection = self._engine.connect()
+                self._connection.begin()
             except Exception as error:  # noqa: BLE001 - handed to each caller through its future
+                # Nothing ran yet. A connection that the server closed while nobody used it is replaced, once.
+                is_lost = self._connection is not None and is_closed(self._connection)
+                self._disconnect()
+                if is_lost and not is_fresh:
+                    continue
                 _fail(jobs, error)
-        return self._connection
+                return None
+            else:
+                return self._connection
 
     def _disconnect(self) -> None:
         """Drop the connection; also one whose transaction could be neither committed nor rolled back."""
@@ -222,48 +296,118 @@ class Writer:
             connection.close()
 
 
-def _fail(jobs: list[Job[Any]], error: BaseException) -> None:
+class _Outcome(Generic[T]):
+    """Keeps the outcome of a job for the very thread that runs it: a future without its locks."""
+
+    __slots__ = ("_error", "_result")
+    _result: T
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+
+    def set_running_or_notify_cancel(self) -> bool:
+        return True
+
+    def set_result(self, result: T) -> None:
+        self._result = result
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        self._error = exception
+
+    def take(self) -> T:
+        if self._error is None:
+            return self._result
+        try:
+            raise self._error
+        finally:
+            # The traceback holds this frame, and this frame would hold the traceback.
+            self._error = None
+
+
+def _deliver(jobs: list[Job[Any]]) -> None:
+    mail: dict[Mailbox, list[Any]] = {}
     for job in jobs:
-        told = typed_error(error)
+        if job.mailbox is not None:
+            mail.setdefault(job.mailbox, []).append(job.answer)
+    for mailbox, answers in mail.items():
+        mailbox.deliver(answers)
+
+
+def _fail(jobs: Iterable[Job[Any]], error: BaseException, outcome: str = NOTHING) -> None:
+    for job in jobs:
+        told = typed_error(error, outcome=outcome)
         if told is not error:
             told.__cause__ = error
-        job.future.set_exception(told)
+        job.answer.set_exception(told)
 
 
-def run_batch(connection: Connection, batch: list[Job[Any]]) -> list[Job[Any]]:
-    """Run jobs in one transaction, each in a savepoint of its own, and resolve their futures after COMMIT.
+def run_batch(connection: Connection, batch: list[Job[Any]], *, with_savepoints: bool) -> list[Job[Any]]:
+    """Run jobs in the transaction that was begun, and tell their outcomes after COMMIT.
+
+    The transaction of a lone job is its savepoint; several get one each. But not at first where all are repeatable:
+    most that fail do so before they write, and for one that does not, all of the transaction is undone and the caller
+    runs it again with savepoints.
 
     Returns
     -------
     list[Job]
-        Jobs that did not run, because the database rolled the whole transaction back under an earlier one
-        (disk full, I/O error); they go into a transaction of their own.
+        Jobs to run in a further transaction with savepoints: because this one was undone, or because the database
+        rolled it back under an earlier job (disk full, I/O error) before they ran.
     """
+    if not with_savepoints and all(job.is_repeatable for job in batch):
+        return _run_together(connection, batch)
+    return _run_apart(connection, batch)
+
+
+def _run_together(connection: Connection, batch: list[Job[Any]]) -> list[Job[Any]]:
+    """Run repeatable jobs without savepoints; return all of them where one failed after something was written."""
+    done: list[tuple[Job[Any], Any]] = []
+    failed: list[tuple[Job[Any], BaseException]] = []
+    transaction, driver = Transaction(connection), driver_of(connection)
     try:
-        connection.begin()
-    except Exception as error:  # noqa: BLE001 - handed to each caller through its future
+        for job in batch:
+            before = count_changes(driver), transaction.queued
+            try:
+                done.append((job, job.fn(transaction)))
+            except BaseException as error:
+                is_unchanged = before[0] is not None and before == (count_changes(driver), transaction.queued)
+                if not is_unchanged or not in_transaction(driver):
+                    raise
+                failed.append((job, error))
+        transaction.flush()
+    except BaseException as error:  # noqa: BLE001 - handed to the caller through its future, or met again
+        _roll_back(connection)
+        if len(batch) > 1 or is_collision(error):
+            return batch
         _fail(batch, error)
         return []
+    _finish(connection, done, failed)
+    return []
+
+
+def _run_apart(connection: Connection, batch: list[Job[Any]]) -> list[Job[Any]]:
+    """Run jobs with a savepoint each; return those that had no turn, because the transaction was lost."""
     done: list[tuple[Job[Any], Any]] = []
     failed: list[tuple[Job[Any], BaseException]] = []
     rest: list[Job[Any]] = []
-    # The transaction of a lone job is its savepoint.
     has_savepoints = len(batch) > 1
-    transaction = Transaction(connection)
-    driver = driver_of(connection)
+    transaction, driver = Transaction(connection), driver_of(connection)
     for index, job in enumerate(batch):
         try:
             if has_savepoints:
                 driver.execute("SAVEPOINT job")
             result = job.fn(transaction)
+            transaction.flush()
             if has_savepoints:
-                driver.execute("RELEASE job")
+                driver.execute("RELEASE SAVEPOINT job")
         except BaseException as error:  # noqa: BLE001 - handed to the caller through its future
             failed.append((job, error))
-            transaction.memo.clear()
-            if not _undo_job(connection, has_savepoints=has_savepoints):
+            transaction.forget()
+            if not (has_savepoints and _undo_job(driver)):
                 rest = batch[index + 1 :]
-                lost = DatabaseFailed("The database undid the transaction of several writes. Nothing was written.")
+                lost: BridgeError = DatabaseFailed(f"The database undid the transaction of several writes. {NOTHING}")
+                if is_collision(error):
+                    lost = DatabaseBusy(f"Another process's write collided with several writes. {NOTHING}")
                 failed.extend((earlier, lost) for earlier, _ in done)
                 done.clear()
                 break
@@ -273,35 +417,39 @@ def run_batch(connection: Connection, batch: list[Job[Any]]) -> list[Job[Any]]:
     return rest
 
 
-def _undo_job(connection: Connection, *, has_savepoints: bool) -> bool:
+def _undo_job(driver: DriverConnection) -> bool:
     """Undo what a failed job did; return whether the rest of the transaction still stands."""
-    if not has_savepoints:
-        return False
-    driver = driver_of(connection)
-    if isinstance(driver, sqlite3.Connection) and not driver.in_transaction:
+    if not in_transaction(driver):
         return False
     try:
-        driver.execute("ROLLBACK TO job")
-        driver.execute("RELEASE job")
+        driver.execute("ROLLBACK TO SAVEPOINT job")
+        driver.execute("RELEASE SAVEPOINT job")
     except Exception:  # noqa: BLE001 - the caller treats the transaction as lost; the job's own error is reported
         return False
     return True
 
 
+def _roll_back(connection: Connection) -> None:
+    # A connection on which even that fails is replaced by the caller, and its transaction ends with it.
+    with contextlib.suppress(Exception):
+        connection.rollback()
+
+
 def _finish(
     connection: Connection, done: list[tuple[Job[Any], Any]], failed: list[tuple[Job[Any], BaseException]]
 ) -> None:
-    try:
-        if done:
+    if done:
+        try:
             connection.commit()
-        else:
-            connection.rollback()
-    except Exception as error:  # noqa: BLE001 - handed to each caller through its future
-        with contextlib.suppress(Exception):
-            connection.rollback()
-        _fail([job for job, _ in done], error)
-        done = []
+        except Exception as error:  # noqa: BLE001 - handed to each caller through its future
+            # A server that is gone in this very moment may have committed, and cannot be asked.
+            outcome = UNKNOWN if is_closed(connection) else NOTHING
+            _roll_back(connection)
+            _fail([job for job, _ in done], error, outcome)
+            done = []
+    else:
+        _roll_back(connection)
     for job, reason in failed:
         _fail([job], reason)
     for job, result in done:
-        job.future.set_result(result)
+        job.answer.set_result(result)

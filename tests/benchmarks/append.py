@@ -24,11 +24,10 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
-from bridge.control.recording import Recorder, RecordingTransaction
-from bridge.conversations.models import EntryDraft, NewSession, PreparedEntry
+from bridge.control.recording import Recorder
+from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import SystemClock
 from bridge.foundation.ids import entry_id
 from bridge.storage.store import Store
@@ -124,17 +123,14 @@ def many_callers(directory: Path, rounds: int) -> dict[str, list[float]]:
     async def full() -> None:
         async def caller() -> None:
             for _ in range(per_caller):
-                await asyncio.wrap_future(recorder.append(session_id, draft()))
+                await recorder.append_async(session_id, draft())
 
         await asyncio.gather(*(caller() for _ in range(CALLERS)))
-
-    def append_prepared(entry: PreparedEntry, recording: RecordingTransaction) -> None:
-        recording.append(session_id, entry)
 
     async def storage_only() -> None:
         async def caller(number: int) -> None:
             for _ in range(per_caller):
-                await asyncio.wrap_future(recorder.submit(partial(append_prepared, prepared[number])))
+                await recorder.append_prepared(session_id, prepared[number])
 
         await asyncio.gather(*(caller(number) for number in range(CALLERS)))
 

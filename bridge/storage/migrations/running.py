@@ -14,10 +14,11 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
 from bridge.foundation.errors import BridgeError
-from bridge.storage.engine import parse_url, sqlite_engine
+from bridge.storage.engine import sqlite_engine
 from bridge.storage.errors import UpgradeFailed
 from bridge.storage.migrations.legacy import events_digest
 from bridge.storage.prepared import DriverConnection, driver_of
@@ -120,7 +121,7 @@ def migration_engine(url: str) -> Engine:
     keys are off, because a table that others refer to cannot be rebuilt otherwise: dropping it would silently
     delete what refers to it. The pragma has no effect inside a transaction, so it stands here.
     """
-    engine = sqlite_engine(parse_url(url), busy_timeout_seconds=0.0, poolclass=NullPool)
+    engine = sqlite_engine(make_url(url), busy_timeout_seconds=0.0, poolclass=NullPool)
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: Any) -> None:

@@ -11,10 +11,9 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    text,
 )
 
-from bridge.storage.tables.base import key, metadata, optional, required
+from bridge.storage.tables.base import key, metadata, optional, partial_unique, required
 
 #: An entry id is its session's id and its sequence, padded to six digits; the same text on every database.
 _ID_CHECK = (
@@ -88,14 +87,12 @@ session_entries = Table(
     CheckConstraint("(external_id IS NULL) = (external_source IS NULL)", name="external_id"),
     CheckConstraint("length(entry_hash) = 64 AND length(payload_hash) = 64", name="hashes"),
     Index("ix_session_entries_parent", "session_id", "parent_entry_id"),
-    Index(
+    partial_unique(
         "uq_session_entries_external_id",
         "session_id",
         "external_source",
         "external_id",
-        unique=True,
-        sqlite_where=text("external_id IS NOT NULL"),
-        postgresql_where=text("external_id IS NOT NULL"),
+        where="external_id IS NOT NULL",
     ),
 )
 

@@ -11,10 +11,9 @@ from sqlalchemy import (
     LargeBinary,
     Table,
     Text,
-    text,
 )
 
-from bridge.storage.tables.base import key, metadata, optional, required
+from bridge.storage.tables.base import key, metadata, optional, partial_unique, required
 
 #: A node of the workspace tree. Paths are in the reversible display form (``bridge.git.paths``).
 workspaces = Table(
@@ -37,13 +36,7 @@ workspaces = Table(
     CheckConstraint("kind IN ('repository', 'task', 'worker')", name="kind"),
     CheckConstraint("(kind = 'repository') = (parent_id IS NULL)", name="parent"),
     # A path is reserved before anything is created there, and free again once removed.
-    Index(
-        "uq_workspaces_path",
-        "path",
-        unique=True,
-        sqlite_where=text("status <> 'removed'"),
-        postgresql_where=text("status <> 'removed'"),
-    ),
+    partial_unique("uq_workspaces_path", "path", where="status <> 'removed'"),
     Index("ix_workspaces_parent_id", "parent_id"),
     Index("ix_workspaces_worktree_id", "worktree_id"),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -52,7 +51,7 @@ class Forest:
 
 
 @pytest.fixture
-def forest(tmp_path: Path) -> Iterator[Forest]:
-    opened = Forest(f"sqlite:///{tmp_path}/state/bridge.db")
+def forest(database_url: str) -> Iterator[Forest]:
+    opened = Forest(database_url)
     yield opened
     opened.store.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -33,6 +32,7 @@ from bridge.integrity.chain import verify_session
 from bridge.integrity.store import iterate_events
 from bridge.semantics.errors import InvalidPayload, TransientKind, UnknownKind
 from bridge.semantics.stamps import Stamp, UnknownReason
+from tests.databases import stored_bytes
 
 
 def events(forest, session_id):
@@ -175,9 +175,7 @@ def test_secrets_are_masked_before_anything_is_hashed(forest):
     entry = forest.append(session_id, text=f"use {token} please")
     assert token not in entry.payload_text
     assert "[redacted:" in entry.payload_text
-    assert token.encode() not in b"".join(
-        path.read_bytes() for path in Path(str(forest.store.url.database)).parent.iterdir()
-    )
+    assert token.encode() not in stored_bytes(forest.store.url)
 
 
 def test_an_append_moves_the_head_only_from_its_parent(forest):

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from bridge.conversations import paths, store
 from bridge.conversations.errors import EntryNotFound, PathBroken, SessionNotFound
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.errors import InvalidId
-
-
-def raw(forest):
-    """Open the file with another program's settings, and without Bridge's triggers."""
-    connection = sqlite3.connect(str(forest.store.url.database), isolation_level=None)
-    triggers = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
-    for (name,) in triggers:
-        connection.execute(f"DROP TRIGGER {name}")
-    connection.execute("PRAGMA ignore_check_constraints=ON")
-    return closing(connection)
+from tests.databases import unguarded
 
 
 def snapshot(forest):
@@ -233,7 +221,7 @@ def test_a_broken_path_is_an_error_and_never_a_silent_end(forest, damage):
     for number in range(4):
         forest.say(s, f"u{number}")
     forest.say(healthy, "u1")
-    with raw(forest) as connection:
+    with unguarded(forest.store.url) as connection:
         connection.execute(damage + f" AND session_id = '{s}'")
     with pytest.raises(PathBroken):
         forest.texts(s)
@@ -247,7 +235,7 @@ def test_a_fork_of_what_is_gone_is_a_broken_path(forest):
     entry = forest.say(s, "u1")
     fork = forest.recorder.fork(entry.id, NewSession()).id
     forest.recorder.append_now(fork, EntryDraft(kind="note", payload={"text": "n"}))
-    with raw(forest) as connection:
+    with unguarded(forest.store.url) as connection:
         connection.execute(f"DELETE FROM session_entries WHERE id = '{entry.id}'")
     with pytest.raises(PathBroken, match="not there any more"):
         forest.texts(fork)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from bridge.control.recording import Recorder
 from bridge.conversations import paths, store
@@ -27,10 +23,9 @@ class ForestMachine(RuleBasedStateMachine):
 
     entries = Bundle("entries")
 
-    def __init__(self) -> None:
+    def __init__(self, opened: Store) -> None:
         super().__init__()
-        self.directory = tempfile.mkdtemp()
-        self.store = Store.open(f"sqlite:///{self.directory}/bridge.db")
+        self.store = opened
         self.recorder = Recorder(self.store, SystemClock())
 
     @initialize(target=entries)
@@ -152,14 +147,17 @@ class ForestMachine(RuleBasedStateMachine):
     def teardown(self):
         with self.store.read() as connection:
             assert verify_session(connection, self.session).is_valid
-        self.store.close()
-        shutil.rmtree(Path(self.directory))
 
 
-ForestMachine.TestCase.settings = settings(
-    max_examples=25,
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
-TestForest = ForestMachine.TestCase
+def test_the_forest_keeps_its_rules(database_url):
+    """All examples share a store; each has a session of its own."""
+    with Store.open(database_url) as opened:
+        run_state_machine_as_test(
+            lambda: ForestMachine(opened),
+            settings=settings(
+                max_examples=25,
+                stateful_step_count=25,
+                deadline=None,
+                suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+            ),
+        )

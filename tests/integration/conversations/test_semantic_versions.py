@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from bridge.conversations import paths, store
@@ -13,6 +10,7 @@ from bridge.conversations.references import resolve_entry
 from bridge.integrity.chain import verify_session
 from bridge.semantics.errors import UnsupportedSemanticVersion
 from bridge.semantics.interpretation import interpret
+from tests.databases import unguarded
 
 
 @pytest.fixture
@@ -23,8 +21,7 @@ def damaged(forest):
         forest.say(s, text)
     forest.say(s, "u1b", parent_entry_id=f"{s}-000001")
     forest.say(healthy, "u1")
-    with closing(sqlite3.connect(str(forest.store.url.database), isolation_level=None)) as connection:
-        connection.execute("DROP TRIGGER session_entries_no_update")
+    with unguarded(forest.store.url) as connection:
         connection.execute(f"UPDATE session_entries SET semantic_schema_version = 3 WHERE id = '{s}-000002'")
     return s, healthy
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -14,6 +12,7 @@ from bridge.foundation.errors import NotCanonical
 from bridge.integrity.chain import append_event, verify_chain, verify_entries, verify_session
 from bridge.integrity.store import iterate_events
 from bridge.storage.store import Store
+from tests.databases import unguarded
 
 
 def codes(report):
@@ -33,9 +32,7 @@ def session(recorder):
 
 def tamper(store, *statements):
     """Alter rows as somebody with the file in hand would: triggers dropped first."""
-    with closing(sqlite3.connect(str(store.url.database), isolation_level=None)) as connection:
-        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-            connection.execute(f"DROP TRIGGER {name}")
+    with unguarded(store.url) as connection:
         for statement in statements:
             assert connection.execute(statement).rowcount > 0
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -17,13 +15,14 @@ from bridge.foundation.clock import SystemClock
 from bridge.foundation.config import load_settings
 from bridge.integrity.errors import TreeUnsound
 from bridge.workspaces.store import save_state
+from tests.databases import unguarded
 
 NOWHERE = Standpoint()
 
 
 @pytest.fixture
-def controller(bridge_home):
-    settings = load_settings({"BRIDGE_HOME": str(bridge_home)})
+def controller(bridge_home, database_url):
+    settings = load_settings({"BRIDGE_HOME": str(bridge_home), "BRIDGE_DATABASE_URL": database_url})
     with Controller(settings, clock=SystemClock(), environment=os.environ) as opened:
         yield opened
 
@@ -53,9 +52,7 @@ def sessions(controller, repository):
 
 def damage(controller, statement: str, *values: object) -> None:
     """Run a statement with the triggers and foreign keys out of the way."""
-    with closing(sqlite3.connect(str(controller.store.url.database), isolation_level=None)) as behind:
-        for (name,) in behind.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-            behind.execute(f"DROP TRIGGER {name}")
+    with unguarded(controller.store.url) as behind:
         behind.execute(statement, values)
 
 
@@ -120,7 +117,7 @@ AROUND = [
     ("event_altered", "UPDATE audit_events SET event_type = 'head.moved' WHERE chain_id = ? AND ordinal = 2"),
     ("state_altered", "UPDATE repository_states SET state = replace(state, 'main', 'mian')"),
     ("state_missing", "DELETE FROM repository_states"),
-    ("state_altered", "UPDATE manifest_pages SET body = x'00'"),
+    ("state_altered", "UPDATE manifest_pages SET body = substr(body, 2)"),
 ]
 
 

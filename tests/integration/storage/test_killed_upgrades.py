@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.one_database("no older schema was ever on PostgreSQL")
+
 SCRIPT = Path(__file__).with_name("killing.py")
 ROOT = Path(__file__).parents[3]
 #: A conversation that is small, so that there are some two hundred points and not ten thousand, with one event of each

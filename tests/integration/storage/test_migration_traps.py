@@ -16,6 +16,8 @@ from bridge.storage.migrations import legacy, running
 from bridge.storage.prepared import driver_of
 from bridge.storage.upgrading import upgrade
 
+pytestmark = pytest.mark.one_database("no older schema was ever on PostgreSQL")
+
 LEGACY = Path(__file__).with_name("legacy")
 MOMENT = "2026-01-02T03:04:05.000000Z"
 

@@ -19,6 +19,8 @@ from bridge.storage.schema_version import SCHEMA_VERSION
 from bridge.storage.store import Store
 from bridge.storage.upgrading import upgrade
 
+pytestmark = pytest.mark.one_database("no older schema was ever on PostgreSQL")
+
 LEGACY = Path(__file__).with_name("legacy")
 VERSIONS = range(1, SCHEMA_VERSION)
 MOMENT = "2026-01-02T03:04:05.000000Z"

@@ -13,6 +13,8 @@ from bridge.storage.errors import SchemaUpgradeNeeded, UnsupportedSchemaVersion
 from bridge.storage.schema_version import SCHEMA_VERSION
 from bridge.storage.store import Store
 
+pytestmark = pytest.mark.one_database("compares the bytes of the files")
+
 LEGACY = Path(__file__).with_name("legacy")
 
 ODD_VERSIONS = [

@@ -34,6 +34,15 @@ from bridge.storage.migrations import running
 from bridge.storage.store import Store
 from bridge.storage.upgrading import Client, interrupted, plan, upgrade
 
+pytestmark = pytest.mark.one_database("no older schema was ever on PostgreSQL")
+
+
+@pytest.fixture
+def store(url):
+    with Store.open(url) as opened:
+        yield opened
+
+
 LEGACY = Path(__file__).with_name("legacy")
 ROOT = Path(__file__).parents[3]
 MOMENT = "2026-01-02T03:04:05.000000Z"

@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from concurrent.futures import CancelledError
 
 import pytest
 
-from bridge.storage.errors import DatabaseBusy, DatabaseFailed, RowRefused, StoreClosed
+from bridge.storage.errors import DatabaseBusy, RowRefused, StoreClosed
 from bridge.storage.store import Store
-
-INSERT = "INSERT INTO plans (id, session_id, status, created_at, updated_at, text) VALUES (?, 's', 'n', 't', 't', '')"
-
-
-def insert_plan(tx, identity):
-    tx.connection.exec_driver_sql(INSERT, (identity,))
-    return identity
-
-
-def plan_ids(store):
-    with store.read() as connection:
-        return [row[0] for row in connection.exec_driver_sql("SELECT id FROM plans ORDER BY rowid")]
-
-
-class Gate:
-    """Holds the writer in a job, so that what is submitted meanwhile becomes one batch."""
-
-    def __init__(self, store):
-        self.inside, self.open = threading.Event(), threading.Event()
-        self.future = store.submit(self._wait)
-        assert self.inside.wait(20)
-
-    def _wait(self, _tx):
-        self.inside.set()
-        assert self.open.wait(20)
+from tests.databases import holding, raw_connection
+from tests.rows import Gate, insert_plan, plan_ids
 
 
 def test_waiting_jobs_share_a_transaction_in_the_order_of_arrival(store):
@@ -82,16 +58,14 @@ def test_a_refused_row_is_a_typed_error(store):
     store.write(lambda tx: insert_plan(tx, "a"))
     with pytest.raises(RowRefused) as caught:
         store.write(lambda tx: insert_plan(tx, "a"))
-    assert "plans.id" in caught.value.details["reason"]
+    assert "plans" in caught.value.details["reason"]
     assert isinstance(caught.value.__cause__, Exception)
 
 
-def test_a_future_resolves_only_after_commit(store, database):
+def test_a_future_resolves_only_after_commit(store):
     def visible_to_others():
-        with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as other:
-            found = [row[0] for row in other.execute("SELECT id FROM plans")]
-        other.close()
-        return found
+        with raw_connection(store.url) as other:
+            return [row[0] for row in other.execute("SELECT id FROM plans")]
 
     seen_inside = []
 
@@ -126,8 +100,8 @@ def test_a_running_job_cannot_be_cancelled(store):
     gate.future.result()
 
 
-def test_close_finishes_what_waits_and_refuses_what_comes(url):
-    store = Store.open(url)
+def test_close_finishes_what_waits_and_refuses_what_comes(database_url):
+    store = Store.open(database_url)
     gate = Gate(store)
     futures = [store.submit(lambda tx, n=n: insert_plan(tx, f"p{n}")) for n in range(600)]
     closing = threading.Thread(target=store.close)
@@ -137,7 +111,7 @@ def test_close_finishes_what_waits_and_refuses_what_comes(url):
     assert all(future.done() and future.exception() is None for future in futures)
     with pytest.raises(StoreClosed):
         store.submit(lambda tx: None)
-    with Store.open(url) as again:
+    with Store.open(database_url) as again:
         assert len(plan_ids(again)) == 600
 
 
@@ -146,8 +120,8 @@ def test_a_write_inside_a_write_is_refused_rather_than_waiting_for_itself(store)
         store.write(lambda tx: store.write(lambda inner: None))
 
 
-def test_a_full_queue_holds_callers_back_and_then_says_so(url):
-    with Store.open(url, busy_timeout_seconds=0.2) as store:
+def test_a_full_queue_holds_callers_back_and_then_says_so(database_url):
+    with Store.open(database_url, busy_timeout_seconds=0.2) as store:
         store._writer._max_queued_jobs = 3
         gate = Gate(store)
         futures = [store.submit(lambda tx, n=n: insert_plan(tx, f"p{n}")) for n in range(3)]
@@ -161,51 +135,25 @@ def test_a_full_queue_holds_callers_back_and_then_says_so(url):
         assert [future.result() for future in futures] == ["p0", "p1", "p2", "waited"]
 
 
-def test_fc_19_a_locked_database_is_waited_for(store, database):
-    holder = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
-    holder.execute("BEGIN IMMEDIATE")
-    future = store.submit(lambda tx: insert_plan(tx, "a"))
-    time.sleep(0.3)
-    assert not future.done()
-    assert plan_ids(store) == []  # readers are not held up
-    holder.execute("COMMIT")
-    holder.close()
-    assert future.result(20) == "a"
+def test_fc_19_a_locked_database_is_waited_for(store):
+    with holding(store.url) as let_go:
+        future = store.submit(lambda tx: insert_plan(tx, "a"))
+        time.sleep(0.3)
+        assert not future.done()
+        assert plan_ids(store) == []  # readers are not held up
+        let_go()
+        assert future.result(20) == "a"
 
 
-def test_fc_19_a_database_locked_for_too_long_is_a_typed_error_and_nothing_is_written(url, database):
-    with Store.open(url, busy_timeout_seconds=0.2) as store:
-        holder = sqlite3.connect(database, isolation_level=None)
-        holder.execute("BEGIN IMMEDIATE")
-        futures = [store.submit(lambda tx, n=n: insert_plan(tx, f"p{n}")) for n in range(3)]
-        for future in futures:
-            with pytest.raises(DatabaseBusy, match="Nothing was written"):
-                future.result(20)
-        holder.execute("ROLLBACK")
-        holder.close()
+def test_fc_19_a_database_locked_for_too_long_is_a_typed_error_and_nothing_is_written(database_url):
+    with Store.open(database_url, busy_timeout_seconds=0.2) as store:
+        with holding(store.url):
+            futures = [store.submit(lambda tx, n=n: insert_plan(tx, f"p{n}")) for n in range(3)]
+            for future in futures:
+                with pytest.raises(DatabaseBusy, match="Nothing was written"):
+                    future.result(20)
         assert store.write(lambda tx: insert_plan(tx, "a")) == "a"
         assert plan_ids(store) == ["a"]
-
-
-def test_a_full_disk_is_a_typed_error_nothing_is_half_written_and_the_store_goes_on(store):
-    def shrink(tx):
-        pages = tx.connection.exec_driver_sql("PRAGMA page_count").scalar()
-        tx.connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 2}")
-
-    store.write(shrink)
-    gate = Gate(store)
-    small = store.submit(lambda tx: insert_plan(tx, "small"))
-    large = store.submit(lambda tx: (insert_plan(tx, "x"), insert_plan(tx, "y" * 1_000_000)))
-    after = store.submit(lambda tx: insert_plan(tx, "after"))
-    gate.open.set()
-    with pytest.raises(DatabaseFailed, match="full"):
-        large.result(20)
-    # SQLite undoes the whole transaction when the disk is full: then nobody in it may believe to be stored.
-    outcomes = {name: future.exception(20) for name, future in (("small", small), ("after", after))}
-    stored = plan_ids(store)
-    assert stored == [name for name, error in outcomes.items() if error is None]
-    assert all(isinstance(error, DatabaseFailed) for error in outcomes.values() if error is not None)
-    assert "after" in stored
 
 
 def test_a_callers_writes_keep_their_order_whichever_way_they_go(store):

@@ -1,0 +1,302 @@
+"""PostgreSQL behind the store.
+
+Writes are as serial as on SQLite, where the file's lock makes them so: each write transaction begins with an advisory
+lock of the whole store, and what a job reads cannot change before it writes. The isolation is READ COMMITTED for that
+very reason: its statements see what was committed before they began, hence all that the lock's last holder did. Under
+REPEATABLE READ or SERIALIZABLE the snapshot is taken by the statement that waits for the lock, and is stale once the
+lock is there: each collision would be a serialization failure. Readers are REPEATABLE READ and READ ONLY: one snapshot
+for all of a reader's statements.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import URL, Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool, QueuePool
+
+from bridge.foundation.errors import InvalidConfiguration
+from bridge.storage.ddl_postgresql import APPLICATION_ROLE, grant_statements, role_statement, trigger_statements
+from bridge.storage.engine import MAX_READERS
+from bridge.storage.errors import DatabaseFailed, DatabaseMissing, SchemaUpgradeNeeded, StoreClosed
+from bridge.storage.locking import StoreLock
+from bridge.storage.prepared import driver_of
+from bridge.storage.schema_version import MAX_SHOWN, SCHEMA_VERSION, VERSION_TABLE, Look
+from bridge.storage.tables import metadata, schema_version
+from bridge.storage.tables.base import note_for_postgresql
+from bridge.storage.transaction import typed_error
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from bridge.storage.upgrading import Upgraded
+
+#: Jobs that share one transaction. Each has a savepoint, and beyond 64 of those PostgreSQL keeps them out of its
+#: shared memory, which costs every reader.
+MAX_BATCH_JOBS = 60
+#: How long a write transaction may do nothing before the server ends it: its process hangs or its machine is gone,
+#: and it holds everybody's lock.
+IDLE_IN_TRANSACTION_SECONDS = 120
+#: How long a server may take to answer a new connection, in whole seconds.
+CONNECT_TIMEOUT_SECONDS = 10
+#: A longer wait of a follower is made of several.
+_FOLLOWER_SLICE_SECONDS = 1.0
+
+#: The schema whose tables are meant: the first of the search path. One database may hold several stores.
+_SCHEMA = "current_schema()"
+_LOCK_KEY = f"hashtextextended('bridge ' || {_SCHEMA}, 0)"
+#: Takes the store's write lock, and tells followers once the transaction is committed; one round trip for both.
+_CHANNEL = f"'bridge ' || {_SCHEMA}"
+_BEGIN_WRITE = f"SELECT pg_advisory_xact_lock({_LOCK_KEY}), pg_notify({_CHANNEL}, '')"
+_CONNECT_ARGUMENTS = {"connect_timeout": CONNECT_TIMEOUT_SECONDS, "application_name": "bridge"}
+_INVALID_CATALOG_NAME = "3D000"
+
+
+class PostgresqlBackend:
+    """A PostgreSQL database, in which the store is the first schema of the search path.
+
+    Raises
+    ------
+    InvalidConfiguration
+        If another driver than psycopg is named, or psycopg is not installed.
+    """
+
+    max_batch_jobs = MAX_BATCH_JOBS
+
+    def __init__(self, url: URL) -> None:
+        if url.drivername not in ("postgresql", "postgresql+psycopg"):
+            raise InvalidConfiguration(
+                f"Bridge does not use the driver of {url.drivername}.",
+                hint="The database URL looks like postgresql+psycopg://user@host/database",
+            )
+        if not url.database:
+            raise InvalidConfiguration("The database URL names no database.")
+        try:
+            import psycopg  # noqa: F401 - an extra; asked for here to say so by name
+        except ImportError as error:
+            raise InvalidConfiguration(
+                "PostgreSQL needs a library that is not installed.",
+                hint="Install it with: pip install 'bridge-controller[postgres]'",
+            ) from error
+        self.url = url.set(drivername="postgresql+psycopg")
+
+    @property
+    def place(self) -> str:
+        return self.url.render_as_string(hide_password=True)
+
+    def look(self, *, timeout_seconds: float) -> Look:
+        engine = self._engine(timeout_seconds, NullPool, is_read_only=True)
+        try:
+            with engine.begin() as connection:
+                return _look(connection)
+        except DBAPIError as error:
+            if _is_unknown_database(error):
+                raise DatabaseMissing(
+                    f"There is no database at {self.place}.", hint="Make it first: createdb --encoding=UTF8 NAME"
+                ) from error
+            raise typed_error(error, outcome="Nothing was touched.") from error
+        finally:
+            engine.dispose()
+
+    def create(self, *, timeout_seconds: float) -> bool:
+        note_for_postgresql()
+        engine = self._engine(timeout_seconds, NullPool)
+        try:
+            with engine.begin() as connection:
+                connection.exec_driver_sql(_BEGIN_WRITE)
+                if not _look(connection).is_empty:
+                    return False
+                _require_utf8(connection)
+                schema = _schema_of(connection)
+                metadata.create_all(connection, checkfirst=False)
+                for statement in trigger_statements(schema):
+                    connection.exec_driver_sql(statement)
+                _grant(connection, schema)
+                connection.execute(schema_version.insert().values(version_num=str(SCHEMA_VERSION)))
+                return True
+        except Exception as error:
+            told = typed_error(error)
+            if told is error:
+                raise
+            raise told from error
+        finally:
+            engine.dispose()
+
+    def share(self, *, timeout_seconds: float) -> StoreLock:
+        # An upgrade takes the write lock of the store for all of its steps; nothing has to be held for its sake.
+        return StoreLock(None)
+
+    def upgrade_at_once(self, needed: SchemaUpgradeNeeded, *, moment: str, timeout_seconds: float) -> Upgraded:
+        raise needed
+
+    def writer_engine(self, *, busy_timeout_seconds: float) -> Engine:
+        engine = self._engine(busy_timeout_seconds, NullPool, is_writer=True)
+
+        @event.listens_for(engine, "begin")
+        def begin(connection: Connection) -> None:
+            driver_of(connection).execute(_BEGIN_WRITE)
+
+        return engine
+
+    def reader_engine(self, *, busy_timeout_seconds: float) -> Engine:
+        return self._engine(
+            busy_timeout_seconds,
+            QueuePool,
+            is_read_only=True,
+            pool_size=5,
+            max_overflow=MAX_READERS - 5,
+            pool_timeout=busy_timeout_seconds,
+            # A connection that the server closed meanwhile is replaced before a reader gets to see it.
+            pool_pre_ping=True,
+        )
+
+    def follow(self) -> PostgresqlFollower:
+        import psycopg  # this module is imported without psycopg to say that it is missing
+
+        # A connection of its own, which no pool resets: it keeps listening.
+        arguments, options = create_engine(self.url, poolclass=NullPool).dialect.create_connect_args(self.url)
+        try:
+            connection = psycopg.connect(*arguments, **{**_CONNECT_ARGUMENTS, **options}, autocommit=True)
+            connection.execute("SET default_transaction_read_only = on")
+            channel = connection.execute(f"SELECT {_CHANNEL}".encode()).fetchone()
+        except psycopg.Error as error:
+            raise typed_error(error) from error
+        return PostgresqlFollower(connection, "" if channel is None else channel[0])
+
+    def _engine(
+        self,
+        busy_timeout_seconds: float,
+        pool: type[Any],
+        *,
+        is_read_only: bool = False,
+        is_writer: bool = False,
+        **options: Any,
+    ) -> Engine:
+        engine = create_engine(
+            self.url,
+            poolclass=pool,
+            connect_args=_CONNECT_ARGUMENTS,
+            **options,
+        )
+
+        @event.listens_for(engine, "connect")
+        def configure(connection: psycopg.Connection[Any], _record: Any) -> None:
+            from psycopg import IsolationLevel  # as in follow()
+
+            connection.autocommit = True
+            connection.execute(f"SET lock_timeout = {max(1, round(busy_timeout_seconds * 1000))}".encode())
+            if is_writer:
+                _configure_writer(connection)
+            connection.autocommit = False
+            connection.read_only = is_read_only
+            connection.isolation_level = (
+                IsolationLevel.REPEATABLE_READ if is_read_only else IsolationLevel.READ_COMMITTED
+            )
+
+        return engine
+
+
+class PostgresqlFollower:
+    """Listens to what every write transaction says when it commits."""
+
+    def __init__(self, connection: psycopg.Connection[Any], channel: str) -> None:
+        from psycopg import sql  # as in follow()
+
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._is_closed = False
+        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+
+    def wait(self, timeout_seconds: float) -> bool:
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            # In slices, so that closing from another thread is noticed.
+            with self._lock:
+                if self._is_closed:
+                    raise StoreClosed("The follower was closed.")
+                if self._heard(min(left, _FOLLOWER_SLICE_SECONDS)):
+                    return True
+            if not left:
+                return False
+
+    def close(self) -> None:
+        self._is_closed = True
+        with self._lock:
+            self._connection.close()
+
+    def _heard(self, timeout_seconds: float) -> bool:
+        try:
+            # All that came in so far is one change: who woke up reads everything that is there.
+            return any(True for _ in self._connection.notifies(timeout=timeout_seconds, stop_after=1))
+        except Exception as error:
+            raise typed_error(error) from error
+
+
+def _configure_writer(connection: psycopg.Connection[Any]) -> None:
+    connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_SECONDS}s'".encode())
+    # "Durable once it returns" is a promise of the store's, whatever the server or the role prefers.
+    connection.execute(
+        "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+    )
+    # Where the login may act as the application role, it does: what is immutable then has not even the privilege.
+    may_act = connection.execute(
+        "SELECT has_table_privilege(oid, 'session_entries', 'INSERT') AND pg_has_role(oid, 'MEMBER')"
+        " FROM pg_roles WHERE rolname = %s",
+        (APPLICATION_ROLE,),
+    ).fetchone()
+    if may_act is not None and may_act[0]:
+        connection.execute(f"SET ROLE {APPLICATION_ROLE}")
+
+
+def _look(connection: Connection) -> Look:
+    query = f"SELECT tablename FROM pg_tables WHERE schemaname = {_SCHEMA}"  # noqa: S608 - constant
+    tables = set(connection.exec_driver_sql(query).scalars())
+    if not tables:
+        return Look(is_empty=True)
+    if VERSION_TABLE not in tables:
+        return Look(is_empty=False)
+    columns = connection.exec_driver_sql(
+        "SELECT column_name FROM information_schema.columns"  # noqa: S608 - constants
+        f" WHERE table_schema = {_SCHEMA} AND table_name = '{VERSION_TABLE}'"
+    ).scalars()
+    if "version_num" not in set(columns):
+        return Look(is_empty=False)
+    rows = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE} LIMIT {MAX_SHOWN}").scalars()  # noqa: S608 - constants
+    return Look(is_empty=False, versions=tuple(None if value is None else str(value) for value in rows))
+
+
+def _schema_of(connection: Connection) -> str:
+    """Return the quoted name of the schema that the tables go into."""
+    schema: str | None = connection.exec_driver_sql(f"SELECT quote_ident({_SCHEMA})").scalar()
+    if schema is None:
+        raise DatabaseFailed("The search path names no schema that exists. Nothing was written.")
+    return schema
+
+
+def _require_utf8(connection: Connection) -> None:
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+    if encoding != "UTF8":
+        raise DatabaseFailed(
+            f"The database has the encoding {encoding}; the store needs UTF8. Nothing was written.",
+            hint="Make it with: createdb --encoding=UTF8 --template=template0 NAME",
+        )
+
+
+def _grant(connection: Connection, schema: str) -> None:
+    connection.exec_driver_sql(role_statement())
+    query = f"SELECT 1 FROM pg_roles WHERE rolname = '{APPLICATION_ROLE}'"  # noqa: S608 - constant
+    if connection.exec_driver_sql(query).first() is not None:
+        for statement in grant_statements(schema, iter(metadata.tables)):
+            connection.exec_driver_sql(statement)
+
+
+def _is_unknown_database(error: DBAPIError) -> bool:
+    # While connecting psycopg keeps no code, only the server's words. In another language it is a failure like others.
+    return getattr(error.orig, "sqlstate", None) == _INVALID_CATALOG_NAME or (
+        'database "' in str(error.orig) and '" does not exist' in str(error.orig)
+    )
