@@ -147,7 +147,7 @@ def _seconds(value: object) -> float:
 
 
 def _switch(value: object) -> bool:
-    if not isinstance(value, bool):
+    if value is not True and value is not False:
         raise ValueError("true or false")
     return value
 
