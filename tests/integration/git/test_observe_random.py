@@ -172,12 +172,23 @@ class Worktree(RuleBasedStateMachine):
         return path
 
     def reopen(self) -> None:
+        """Give back what was closed, wherever git has put it since."""
         while self.closed:
             path, mode = self.closed.pop()
-            os.chmod(path, mode)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                os.chmod(path, mode)
+            for folder, folders, files in os.walk(os.fsencode(self.root)):
+                for name in [*folders, *files]:
+                    found = os.path.join(folder, name)
+                    status = os.lstat(found)
+                    least = 0o700 if stat.S_ISDIR(status.st_mode) else 0o600
+                    is_closed = not stat.S_ISLNK(status.st_mode) and status.st_mode & least != least
+                    if is_closed and b"/.git/" not in found:
+                        os.chmod(found, stat.S_IMODE(status.st_mode) | least)
 
     @rule(name=NAMES, text=st.sampled_from(TEXTS))
     def write(self, name: bytes, text: bytes) -> None:
+        self.reopen()
         path = self.place(name)
         if not os.path.isfile(path) or os.path.islink(path):
             path = self.make_room(name)
