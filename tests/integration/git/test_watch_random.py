@@ -35,7 +35,7 @@ MOST_FOLDERS = 25
 #: Operations that use one listing of the files.
 LISTING_OPERATIONS = 5
 
-pytestmark = pytest.mark.timeout(120 + OPERATIONS // 50)
+pytestmark = pytest.mark.timeout(300 + OPERATIONS // 20)
 
 
 @pytest.fixture(autouse=True)
