@@ -28,7 +28,7 @@ demo: $(STAMPS)/runtime
 	$(BIN)/bridge demo
 
 test: $(STAMPS)/dev
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --both-databases $(ARGS)
 
 soak: $(STAMPS)/dev
 	SOAK_OPERATIONS=$${SOAK_OPERATIONS:-100000} $(BIN)/python -m pytest -s -p no:randomly \

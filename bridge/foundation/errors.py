@@ -6,16 +6,17 @@ table (``schema/errors.json``, ``docs/errors.md``) is generated from the classes
 place where a code is written down.
 
 Exit statuses are unique per class. 0, 1 and 2 are taken (done, the check found something, usage), 126 and
-up belong to shells. To keep packages from colliding, each draws from a range of its own:
+up belong to shells. To keep packages from colliding, each draws from a range of its own (storage from two):
 
 =============  =======     =============  =======
 foundation     3–9         workspaces     66–75
-semantics      10–15       agents         76–85
-storage        16–25       control        86–109
-git            26–40       adapters       110–114
-process        41–45       rpc            115–117
-conversations  46–65       cli            118–121
-integrity      122–123     storage, too   124–125
+semantics      10–15       agents         76–81
+storage        16–25       storage        82–85
+git            26–40       control        86–109
+process        41–45       adapters       110–114
+conversations  46–65       rpc            115–117
+integrity      122–123     cli            118–121
+                           others         124–125
 =============  =======     =============  =======
 """
 

@@ -156,7 +156,7 @@ def restore(database: Path, backup: Path, *, moment: str, timeout_seconds: float
         raise BackupRefused(f"There is no directory {database.parent}. Nothing was touched.")
     with StoreLock.take(database, timeout_seconds=timeout_seconds):
         loss = _loss(database, backup)
-        kept = database.with_name(f"{database.name}.replaced-{compact(moment)}") if database.exists() else None
+        kept = _free_name(database, f".replaced-{compact(moment)}") if database.exists() else None
         if dry_run:
             return Restored(version, kept, loss)
         require_space(database.parent, size_of(backup))
@@ -245,6 +245,12 @@ def _compare(connection: sqlite3.Connection) -> Loss:
     return Loss(entries, sessions, tuple(row[0] for row in ids))
 
 
+def _free_name(database: Path, ending: str) -> Path:
+    """Return a name beside the store that nothing has: a restore that was killed may have taken the first."""
+    names = (f"{database.name}{ending}", *(f"{database.name}{ending}-{number}" for number in range(2, 1000)))
+    return next(path for path in map(database.with_name, names) if not path.exists())
+
+
 def _set_aside(database: Path, kept: Path) -> None:
     """Keep the present store under another name too; its WAL must not meet the store that comes."""
     with suppress(sqlite3.Error), closing(sqlite3.connect(database, isolation_level=None)) as connection:
@@ -255,7 +261,12 @@ def _set_aside(database: Path, kept: Path) -> None:
             # Only a damaged store still has one; it goes with the file that it belongs to.
             side.replace(kept.with_name(kept.name + ending))
     database.with_name(database.name + "-shm").unlink(missing_ok=True)
-    os.link(database, kept)
+    try:
+        os.link(database, kept)
+    except OSError:
+        # A file system without links.
+        shutil.copyfile(database, kept)
+        _sync(kept)
 
 
 def _sync(path: Path) -> None:

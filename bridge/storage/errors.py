@@ -99,7 +99,7 @@ class NotOnThisDatabase(BridgeError):
     """Raised for what works on one of the databases only: searching, and the care of the file, on SQLite."""
 
     code = "not_on_this_database"
-    exit_status = 124
+    exit_status = 82
     summary = "What was asked for works on the other kind of database only; nothing was changed."
     default_hint = "A store moves to a file with: bridge db copy --to sqlite:////full/path/bridge.db"
 
@@ -108,6 +108,6 @@ class CopyRefused(BridgeError):
     """Raised when a store cannot be copied to where it was to go, or the copy is not equal. Nothing is left there."""
 
     code = "copy_refused"
-    exit_status = 125
+    exit_status = 83
     summary = "A store cannot be copied: the target holds one already, or the copy was not equal; nothing was written."
     default_hint = "Name a database that holds no store yet."

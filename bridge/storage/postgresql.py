@@ -52,7 +52,11 @@ _LOCK_KEY = f"hashtextextended('bridge ' || {_SCHEMA}, 0)"
 #: Takes the store's write lock, and tells followers once the transaction is committed; one round trip for both.
 _CHANNEL = f"'bridge ' || {_SCHEMA}"
 _BEGIN_WRITE = f"SELECT pg_advisory_xact_lock({_LOCK_KEY}), pg_notify({_CHANNEL}, '')"
-_CONNECT_ARGUMENTS = {"connect_timeout": CONNECT_TIMEOUT_SECONDS, "application_name": "bridge"}
+_CONNECT_ARGUMENTS = {
+    "connect_timeout": CONNECT_TIMEOUT_SECONDS,
+    "application_name": "bridge",
+    "client_encoding": "utf8",
+}
 _INVALID_CATALOG_NAME = "3D000"
 
 

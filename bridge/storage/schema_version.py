@@ -38,7 +38,7 @@ class Look:
 
 
 def look(path: Path, *, timeout_seconds: float) -> Look:
-    """Look at a SQLite file without changing a byte of it or of its WAL.
+    """Look at a SQLite file without changing a byte of it or of its WAL (but see :func:`_look_beyond_journal`).
 
     Raises
     ------
@@ -48,11 +48,31 @@ def look(path: Path, *, timeout_seconds: float) -> Look:
     try:
         if not path.exists() or path.stat().st_size == 0:
             return Look(is_empty=True)
-        uri = unaltered_uri(path)
-        with closing(sqlite3.connect(uri, uri=True, timeout=timeout_seconds, isolation_level=None)) as connection:
-            return _read(connection)
+        try:
+            return _look(unaltered_uri(path), timeout_seconds)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                raise
+            return _look_beyond_journal(path, timeout_seconds)
     except (OSError, sqlite3.Error) as error:
         raise DatabaseFailed(f"The store {path} cannot be read: {error}. Nothing was touched.") from error
+
+
+def _look(uri: str, timeout_seconds: float) -> Look:
+    with closing(sqlite3.connect(uri, uri=True, timeout=timeout_seconds, isolation_level=None)) as connection:
+        return _read(connection)
+
+
+def _look_beyond_journal(path: Path, timeout_seconds: float) -> Look:
+    """Look at a store outside WAL mode whose writer was killed: what it had not committed is still in the file.
+
+    SQLite can take that back only by writing. It may where the store is one that this program works with or upgrades;
+    any other is left as it is.
+    """
+    found = _look(f"file:{quote(str(path))}?mode=ro&immutable=1", timeout_seconds)
+    if judge(found.versions)[0] not in ("same", "older"):
+        return found
+    return _look(f"file:{quote(str(path))}?mode=rw", timeout_seconds)
 
 
 def unaltered_uri(path: Path) -> str:

@@ -63,3 +63,10 @@ def test_the_wheel_is_complete(installed):
     wanted = {path.relative_to(ROOT / "schema") for path in (ROOT / "schema").rglob("*") if path.is_file()}
     assert shipped == wanted
     assert (package / "py.typed").exists()
+    migrations = "bridge/storage/migrations"
+    wanted = {path.name for path in (ROOT / migrations).rglob("*") if path.suffix in {".py", ".sql", ".json"}}
+    assert {"v7.sql", "digests.json", "env.py"} <= wanted
+    assert {path.name for path in (package / "storage" / "migrations").rglob("*") if path.suffix != ".pyc"} >= wanted
+    # What was installed is what was pinned, line ends and all.
+    check = "from bridge.storage.migrations.running import require_unaltered; require_unaltered()"
+    run(binaries / "python", "-c", check, environment=environment, cwd=place)

@@ -1,8 +1,9 @@
-"""Kills an upgrade before each of its statements, in a child process, and starts it again.
+"""Kills an upgrade, or a restore, before each of its statements, in a child process, and starts it again.
 
-Usage: ``killing.py DATABASE WORK [EVERY]``. For each n: a fresh copy of the store, a child that upgrades it and kills
-itself with SIGKILL when its n-th statement begins (which is after the one before it ended), one line of JSON with what
-was found then, and after a second run. It ends when a child lives to the end.
+Usage: ``killing.py DATABASE WORK [EVERY [BACKUP]]``. For each n: a fresh copy of the store, a child that upgrades it
+(with a backup named: restores that) and kills itself with SIGKILL when its n-th statement, renaming or removal begins
+(which is after the one before it ended), one line of JSON with what was found then, and after a second run. It ends
+when a child lives to the end.
 
 The children are forks of this one process, which has imported everything and runs no threads: a process of its own
 for each of the hundreds of points would take minutes. Statements are counted by SQLite's own trace, so that those of
@@ -20,8 +21,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from bridge.storage.backup import restore
 from bridge.storage.migrations import running  # noqa: F401 - imported before the forks
-from bridge.storage.schema_version import SCHEMA_VERSION
 from bridge.storage.upgrading import upgrade
 
 MOMENT = "2026-01-02T03:04:05.000000Z"
@@ -31,6 +32,10 @@ _connect = sqlite3.connect
 def kill_at(number: int) -> None:
     """Make the process kill itself when its n-th statement begins."""
     seen = 0
+
+    def step(event: str, _arguments: tuple) -> None:
+        if event in {"os.rename", "os.remove", "os.link"}:
+            count(event)
 
     def count(_statement: str) -> None:
         nonlocal seen
@@ -44,16 +49,24 @@ def kill_at(number: int) -> None:
         return connection
 
     sqlite3.connect = connect
+    sys.addaudithook(step)
 
 
-def upgrade_in_child(database: Path, number: int) -> int:
+def run(database: Path, backup: Path | None) -> int:
+    """Do what is to be killed; return the version that the store has then."""
+    if backup is None:
+        return upgrade(database, moment=MOMENT, timeout_seconds=5).target
+    return restore(database, backup, moment=MOMENT, timeout_seconds=5).version
+
+
+def run_in_child(database: Path, backup: Path | None, number: int) -> int:
     """Return how the child ended: its wait status."""
     child = os.fork()
     if child == 0:
         status = 70
         try:
             kill_at(number)
-            upgrade(database, moment=MOMENT, timeout_seconds=5)
+            run(database, backup)
             status = 0
         finally:
             os._exit(status)
@@ -82,21 +95,21 @@ def snapshot(database: Path) -> dict:
     return found
 
 
-def main(source: Path, work: Path, every: int) -> None:
+def main(source: Path, work: Path, every: int, backup: Path | None) -> None:
     number = 1
     while True:
         home = work / str(number)
         home.mkdir()
         database = home / "bridge.db"
         shutil.copyfile(source, database)
-        ended = upgrade_in_child(database, number)
+        ended = run_in_child(database, backup, number)
         killed = snapshot(database)
         lived = os.WIFEXITED(ended)
         if lived and os.WEXITSTATUS(ended) != 0:
-            raise SystemExit(f"the upgrade failed by itself at statement {number}")
-        done = upgrade(database, moment=MOMENT, timeout_seconds=5)
+            raise SystemExit(f"it failed by itself at {number}")
+        target = run(database, backup)
         again = snapshot(database)
-        line = {"number": number, "lived": lived, "killed": killed, "again": again, "target": done.target}
+        line = {"number": number, "lived": lived, "killed": killed, "again": again, "target": target}
         print(json.dumps(line), flush=True)
         shutil.rmtree(home)
         if lived:
@@ -105,5 +118,9 @@ def main(source: Path, work: Path, every: int) -> None:
 
 
 if __name__ == "__main__":
-    assert SCHEMA_VERSION
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 1)
+    main(
+        Path(sys.argv[1]),
+        Path(sys.argv[2]),
+        int(sys.argv[3]) if len(sys.argv) > 3 else 1,
+        Path(sys.argv[4]) if len(sys.argv) > 4 else None,
+    )

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from bridge.storage.store import Store
+
 pytestmark = pytest.mark.one_database("no older schema was ever on PostgreSQL")
 
 SCRIPT = Path(__file__).with_name("killing.py")
@@ -29,13 +31,14 @@ INSERT INTO agent_events VALUES (NULL, NULL, NULL, NULL, NULL);
 """
 
 
-def kill_everywhere(source: Path, work: Path, every: int = 1, timeout: int = 290) -> list[dict]:
+def kill_everywhere(source: Path, work: Path, *more: str) -> list[dict]:
+    work.mkdir()
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(source), str(work), str(every)],
+        [sys.executable, str(SCRIPT), str(source), str(work), "1", *more],
         capture_output=True,
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"},
-        timeout=timeout,
+        timeout=290,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
@@ -68,8 +71,22 @@ def test_killed_at_every_statement(tmp_path):
     source = tmp_path / "source.db"
     with closing(sqlite3.connect(source)) as connection:
         connection.executescript(SMALL)
-    work = tmp_path / "work"
-    work.mkdir()
-    points = kill_everywhere(source, work)
+    points = kill_everywhere(source, tmp_path / "work")
     assert len(points) > 150
     check(points)
+
+
+def test_a_restore_killed_anywhere_leaves_the_one_store_or_the_other(tmp_path):
+    source, backup = tmp_path / "source.db", tmp_path / "old.backup"
+    Store.open(f"sqlite:///{source}").close()
+    with closing(sqlite3.connect(backup)) as connection:
+        connection.executescript(SMALL)
+    *killed, whole = kill_everywhere(source, tmp_path / "work", str(backup))
+    assert len(killed) > 10
+    assert whole["killed"]["version"] == ["1"]
+    assert {point["killed"]["version"][0] for point in killed} <= {"7", "1"}
+    for point in killed:
+        assert (point["killed"]["sound"], point["killed"]["dangling"]) == ("ok", [])
+        assert point["again"]["version"] == ["1"]
+        assert point["again"]["rows"]["agent_events"] == 3
+        assert not [name for name in point["again"]["files"] if name.endswith((".restoring", ".partial"))]

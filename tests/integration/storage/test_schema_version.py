@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -137,3 +139,30 @@ def test_an_empty_file_becomes_a_store(url, database):
     database.touch()
     Store.open(url).close()
     Store.open(url, create=False).close()
+
+
+@pytest.mark.parametrize(("version", "is_touched"), [("5", True), ("8", False)])
+def test_what_a_killed_writer_of_an_old_store_did_not_commit_is_taken_back(url, database, version, is_touched):
+    """Outside WAL mode that stays in the file until somebody who may write reads it."""
+    lay(database, 5)
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("UPDATE schema_version SET version_num = ?", (version,))
+        connection.commit()
+    script = (
+        "import os, signal, sqlite3, sys\n"
+        "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "c.execute('PRAGMA cache_size=2')\n"
+        "c.execute('BEGIN IMMEDIATE')\n"
+        "for i in range(500):\n"
+        "    c.execute('INSERT INTO agent_events (ordinal, json) VALUES (?, ?)', (i, 'x' * 500))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(database)], check=False)
+    assert database.with_name("bridge.db-journal").stat().st_size > 0
+    before = digests(database.parent)
+    with pytest.raises(SchemaUpgradeNeeded if is_touched else UnsupportedSchemaVersion):
+        Store.open(url)
+    assert (digests(database.parent) != before) == is_touched
+    if is_touched:
+        with closing(sqlite3.connect(database)) as connection:
+            assert connection.execute("SELECT count(*) FROM agent_events").fetchone() == (5,)
