@@ -21,7 +21,7 @@ _WORDS: Final = {
 
 def patched_text(patched: PatchedDivergence) -> str:
     """Return the divergence as ``bridge diff`` shows it, then one block per path."""
-    parts = [detailed(patched.found)]
+    parts = [detailed(patched.found, is_leaf=False)]
     parts += [_block(patch) for patch in patched.patches]
     if patched.omitted:
         parts.append(f"and {patched.omitted} more paths; name those you want to see")

@@ -36,15 +36,6 @@ class StateDamaged(WorkspaceError):
     default_hint = "Check the store: bridge db check. A backup may hold the intact row."
 
 
-class CheckoutNotReady(WorkspaceError):
-    """Raised when a worker's worktree is asked for in a state in which it cannot be used."""
-
-    code = "checkout_not_ready"
-    exit_status = 69
-    summary = "A worker's worktree is reserved, removed or kept, and the step asked for needs another status."
-    default_hint = "See what became of the task: bridge task list."
-
-
 class IncludeRefused(WorkspaceError):
     """Raised when a file matched by ``.worktreeinclude`` cannot be copied into a new worktree."""
 

@@ -40,7 +40,7 @@ def diff(
     with open_existing(cli) as controller:
         if not patch:
             found = difference_to(controller, standpoint_of(cli), entry)
-            cli.output.emit(found.to_json(), detailed(found))
+            cli.output.emit(found.to_json(), detailed(found, is_leaf=False))
             return 0
         patched = text_difference_to(controller, standpoint_of(cli), entry, paths or ())
     cli.output.emit(patched.to_json(), patched_text(patched))
