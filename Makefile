@@ -1,7 +1,7 @@
 # make demo   the main job on a clone of this repository, offline once installed
 # make test   sets up what is missing and runs the whole suite
 # make check  everything CI looks at
-# make soak   what takes minutes: the same tests on larger data
+# make soak   random work against git's own answers, the watcher, larger stores: an hour or so
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path another environment, ARGS='-k word' is passed to pytest.
 
@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VENV_STAMP := $(if $(PYTHON),$(STAMPS)/venv-$(notdir $(PYTHON)),$(or \
     $(firstword $(wildcard $(STAMPS)/venv-*)),$(STAMPS)/venv-default))
 
-.PHONY: demo test lint format types layers docs docs-check check bench soak clean help
+.PHONY: demo test soak lint format types layers docs docs-check check bench clean help
 .DELETE_ON_ERROR:
 
 help:
@@ -29,6 +29,12 @@ demo: $(STAMPS)/runtime
 
 test: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --both-databases $(ARGS)
+
+soak: $(STAMPS)/dev
+	SOAK_OPERATIONS=$${SOAK_OPERATIONS:-100000} $(BIN)/python -m pytest -s -p no:randomly \
+	    tests/integration/git/test_watch_random.py $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=soak tests/integration/git/test_observe_random.py $(ARGS)
+	$(BIN)/python -m pytest tests/soak -p no:randomly --timeout=3600 $(ARGS)
 
 lint: $(STAMPS)/dev
 	$(BIN)/python -m ruff check .
@@ -56,9 +62,6 @@ check: lint types layers docs-check test
 
 bench: $(STAMPS)/dev
 	$(BIN)/python -m pytest tests/benchmarks -p no:xdist -p no:randomly -p no:timeout $(ARGS)
-
-soak: $(STAMPS)/dev
-	$(BIN)/python -m pytest tests/soak -p no:randomly --timeout=3600 $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

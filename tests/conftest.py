@@ -15,6 +15,8 @@ pytest_plugins = ["tests.databases"]
 
 # No example is too slow: a busy machine must not fail a test.
 settings.register_profile("bridge", deadline=None)
+# For ``make soak``: the tests that go by the number of examples go on for long.
+settings.register_profile("soak", deadline=None, max_examples=4_000)
 settings.load_profile("bridge")
 
 #: A fixed identity and fixed times, so that commit ids are the same on every machine.

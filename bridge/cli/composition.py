@@ -31,7 +31,9 @@ def open_controller(cli: Cli, *, create: bool = True) -> Iterator[Controller]:
         # Something that logs was imported, and unconfigured it would write to stdout. What logs is imported
         # before the store is opened, so that commands that log nothing are spared structlog's start-up.
         cli.start_logging()
-    with Controller(cli.settings, clock=cli.clock, environment=cli.environment, create=create) as controller:
+    with Controller(
+        cli.settings, clock=cli.clock, environment=cli.environment, create=create, tell=cli.output.warn
+    ) as controller:
         done = controller.store.upgraded
         if done is not None:
             cli.output.status(f"upgraded the store from schema {done.found} to {done.target}; backup: {done.backup}")

@@ -7,14 +7,16 @@ from typing import Final
 from bridge.cli.rendering import table
 from bridge.control.divergence import SessionDivergence
 from bridge.foundation.ids import short_entry
-from bridge.git.history import CommitSubject, RelationKind
+from bridge.git.history import CommitSubject, HeadRelation
 from bridge.git.paths import display_path
-from bridge.workspaces.divergence import Divergence, DivergenceReport
-from bridge.workspaces.ranking import Rank, RankedDifference
-from bridge.workspaces.wording import ID_CHARACTERS, one_line, quoted_text
+from bridge.workspaces.divergence import DivergenceReport
+from bridge.workspaces.ranking import Rank, RankedDifference, folded
+from bridge.workspaces.wording import ID_CHARACTERS, one_line, quoted_text, standing_words, turn_words, turns_line
 
 #: Paths that are listed one by one; ``--json`` has more.
 MAX_SHOWN_PATHS: Final = 200
+#: Unobserved paths that are named.
+MAX_SHOWN_UNOBSERVED: Final = 20
 _USED: Final = {Rank.EDITED: "edited here", Rank.READ: "read here"}
 
 
@@ -27,36 +29,28 @@ def detailed(found: SessionDivergence, *, is_leaf: bool = True) -> str:
         Whether the session's active leaf was compared, and not an entry that somebody named.
     """
     report = found.report
-    parts = [f"{report.divergence}: {one_line(report)}" if is_leaf else _line_for(found)]
+    since = None if is_leaf else short_entry(found.entry.id)
+    parts = [f"{report.divergence}: {one_line(report, since=since)}"]
     if found.problem is not None:
         parts.append(f"what the conversation used is not fully known: {found.problem.message}")
-    if report.head is not None and report.head.commits:
-        is_new = report.head.ahead > 0
-        parts.append("commits since:" if is_new else "commits that are not in HEAD:")
-        parts.append(_commits(report.head.commits, report.head.ahead if is_new else report.head.behind))
+    if report.head is not None:
+        parts += _commit_parts(report.head)
     if report.changes:
-        parts.append("paths:")
+        parts.append(f"paths: {standing_words(report)}")
         parts.append(_paths(report))
+        parts += [f"turns: {line}" for line in [turns_line(report)] if line]
     if report.unobserved:
-        names = ", ".join(display_path(path) for path in report.unobserved[:MAX_SHOWN_PATHS])
+        names = ", ".join(display_path(path) for path in report.unobserved[:MAX_SHOWN_UNOBSERVED])
+        more = len(report.unobserved) - MAX_SHOWN_UNOBSERVED
+        names += f" and {more} more" if more > 0 else ""
         parts.append(f"git does not look at {len(report.unobserved)} paths, nor does this comparison: {names}")
     return "\n".join(parts)
 
 
-def _line_for(found: SessionDivergence) -> str:
-    report, entry = found.report, short_entry(found.entry.id)
-    if report.divergence is Divergence.UNKNOWN:
-        return f"unknown: {one_line(report)}"
-    if report.is_aligned:
-        return f"aligned: files are as they were at {entry}"
-    facts = [f"{len(report.changes)} paths differ"]
-    relation = report.head
-    if relation is not None and relation.kind is not RelationKind.SAME:
-        distance = f" (ahead {relation.ahead}, behind {relation.behind})" if relation.ahead or relation.behind else ""
-        facts.insert(0, f"HEAD is {relation.kind}{distance}")
-    if report.is_ref_changed:
-        facts.append("another branch is checked out")
-    return f"diverged from {entry}: {', '.join(facts)}"
+def _commit_parts(relation: HeadRelation) -> list[str]:
+    new, old = (relation.commits, relation.lost) if relation.ahead else ((), relation.commits)
+    told = [("commits since:", new, relation.ahead), ("commits no longer in HEAD:", old, relation.behind)]
+    return [part for head, commits, total in told if commits for part in (head, _commits(commits, total))]
 
 
 def _commits(commits: tuple[CommitSubject, ...], total: int) -> str:
@@ -67,14 +61,19 @@ def _commits(commits: tuple[CommitSubject, ...], total: int) -> str:
 
 
 def _paths(report: DivergenceReport) -> str:
-    shown = report.changes[:MAX_SHOWN_PATHS]
-    lines = ["  " + line for line in table([_row(change) for change in shown]).splitlines()]
-    if len(report.changes) > len(shown):
-        lines.append(f"  and {len(report.changes) - len(shown)} more; --json lists them")
+    shown, rest = report.changes[:MAX_SHOWN_PATHS], report.changes[MAX_SHOWN_PATHS:]
+    lines = ["  " + line for line in table([_row(change, report) for change in shown]).splitlines()]
+    if rest:
+        lines.append(f"  and {len(rest)} more; --json lists them")
+        generated = sum(change.rank is Rank.GENERATED for change in rest)
+        folders = folded([change.difference.path for change in rest if change.rank is not Rank.GENERATED])
+        lines += [f"    {folder.count} in {display_path(folder.path + b'/')}" for folder in folders if folder.path]
+        lines += [f"    {folder.count} elsewhere" for folder in folders if not folder.path]
+        lines += [f"    {generated} lock or generated files"] if generated else []
     return "\n".join(lines)
 
 
-def _row(change: RankedDifference) -> list[str]:
+def _row(change: RankedDifference, report: DivergenceReport) -> list[str]:
     difference = change.difference
     name = display_path(difference.path)
     if difference.old_path is not None:
@@ -84,4 +83,6 @@ def _row(change: RankedDifference) -> list[str]:
         facts.append("in a commit")
     if change.rank in _USED:
         facts.append(_USED[change.rank])
+    if report.attribution is not None:
+        facts += filter(None, [turn_words(report.attribution.of(difference.path, difference.old_path))])
     return [str(difference.change), name, f"({', '.join(facts)})"]

@@ -66,6 +66,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("context", "Print the context that a session's active path restores", "context:context"),
     CommandSpec("status", "Compare the files with the last entry of each session", "status:status"),
     CommandSpec("diff", "Show which paths differ between an entry's stamp and now", "diff:diff"),
+    CommandSpec("files", "Put the files behind an entry's stamp into a new worktree", "files:files"),
     CommandSpec("run", "Run the workers of a plan file, each in a worktree of its own", "run:run"),
     GroupSpec(
         "task",

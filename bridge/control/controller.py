@@ -11,11 +11,14 @@ from types import TracebackType
 from typing import Self
 
 import bridge
+from bridge.control.contents.keeping import Keeper
 from bridge.control.delegations import store as rows
+from bridge.control.notices import Tell, log_notice
 from bridge.control.observing import Observer
 from bridge.control.recording import Recorder
 from bridge.foundation.clock import Clock, format_timestamp
 from bridge.foundation.config import Settings
+from bridge.git.digestcache import FileDigestCache
 from bridge.process.identity import identity_of
 from bridge.storage.clients import Visit
 from bridge.storage.store import Store
@@ -32,6 +35,8 @@ class Controller:
         What child processes may inherit, before it is stripped.
     create
         Whether a missing store is made.
+    tell
+        Takes what a person should know besides results; logged unless given.
 
     Raises
     ------
@@ -40,7 +45,13 @@ class Controller:
     """
 
     def __init__(
-        self, settings: Settings, *, clock: Clock, environment: Mapping[str, str], create: bool = True
+        self,
+        settings: Settings,
+        *,
+        clock: Clock,
+        environment: Mapping[str, str],
+        create: bool = True,
+        tell: Tell = log_notice,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -48,7 +59,11 @@ class Controller:
         visit = Visit(platform.node(), bridge.__version__, format_timestamp(clock.now()))
         self.store = Store.open(settings.database_url, create=create, visit=visit, auto_upgrade=settings.auto_upgrade)
         self.recorder = Recorder(self.store, clock)
-        self.observer = Observer(clock, timeout_seconds=settings.git_timeout_seconds)
+        self.observer = Observer(
+            clock, timeout_seconds=settings.git_timeout_seconds, digests=FileDigestCache(settings.digests)
+        )
+        self.tell = tell
+        self.keeper = Keeper(self.store, settings, clock, tell)
         self._id: str | None = None
         self._registering = threading.Lock()
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from bridge.control.attributing import with_attribution
 from bridge.control.observing import Observer, session_folder
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import OPEN_STATUS, Entry, Session
@@ -32,7 +33,8 @@ from bridge.workspaces.divergence import DivergenceReport, Side, Unknown, compar
 from bridge.workspaces.errors import StateDamaged
 from bridge.workspaces.models import Workspace, WorkspaceStatus
 from bridge.workspaces.ranking import Touched
-from bridge.workspaces.store import list_workspaces, load_manifest, load_state
+from bridge.workspaces.relinking import current_state
+from bridge.workspaces.store import list_links, list_workspaces, load_manifest, load_state
 
 #: Payload fields that name files: those that say an edit, and those that say a reading.
 EDITED_FIELDS: Final = ("paths_written", "files_touched", "files_changed")
@@ -128,7 +130,8 @@ def session_divergence(
     with store.read() as connection:
         base = _base(connection, require_session(connection, session_id), entry_id)
     observation = observer.observe_exactly(session_folder(store, base.session.workspace_id))
-    return _compared(base, observation, timeout_seconds)
+    found = _compared(base, observation, timeout_seconds)
+    return replace(found, report=with_attribution(store, found.report, base.entry.observed_at, observation))
 
 
 def checkout_status(
@@ -183,6 +186,8 @@ def relative_paths(recorded: Iterable[str], root: Path) -> frozenset[bytes]:
 def _base(connection: Connection, session: Session, entry_id: str | None) -> _Base:
     entry = require_entry(connection, entry_id or session.active_entry_id)
     state, manifest = _stamped(connection, entry.stamp)
+    if isinstance(state, RepositoryState) and session.workspace_id is not None:
+        state = current_state(state, list_links(connection, session.workspace_id))
     try:
         edited, read, problem = touched_paths(path_to(connection, entry.id))
     except BridgeError as error:  # a damaged path still has a leaf, and the leaf its stamp

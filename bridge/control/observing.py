@@ -10,23 +10,15 @@ import os
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from bridge.foundation.clock import Clock
+from bridge.git.digestcache import DigestCache, MemoryDigestCache
 from bridge.git.errors import GitError
-from bridge.git.observe import Observation, observe
+from bridge.git.observe import Look, Observation, observe
 from bridge.git.process import DEFAULT_TIMEOUT_SECONDS
 from bridge.git.repository import discover
 from bridge.storage.store import Store
 from bridge.workspaces.store import find_workspace
-
-
-class Look(Protocol):
-    """What observes: :func:`bridge.git.observe.observe`, or a test's stand-in."""
-
-    def __call__(
-        self, path: Path | None, *, clock: Clock, timeout_seconds: float, include_unobserved: bool = False
-    ) -> Observation: ...
 
 
 @dataclass
@@ -57,12 +49,22 @@ class Observer:
         to wait for the end of one that runs.
     look
         What observes.
+    digests
+        Remembers the digests of files between stamps; one of this observer's own unless given.
     """
 
-    def __init__(self, clock: Clock, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS, *, look: Look = observe) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        *,
+        look: Look = observe,
+        digests: DigestCache | None = None,
+    ) -> None:
         self._clock = clock
         self._timeout_seconds = timeout_seconds
         self._look = look
+        self._digests = MemoryDigestCache() if digests is None else digests
         self._lock = threading.Lock()
         self._lanes: dict[str, _Lane] = {}
 
@@ -86,9 +88,17 @@ class Observer:
     def observe_exactly(self, path: Path | None) -> Observation:
         """Return the state at a path, observed anew and alone, with the paths that the index hides.
 
-        For evidence, adoption and ``status``, which never rest on a hint.
+        For evidence, adoption and ``status``, which never rest on a hint: every listed file is read, whatever the
+        file system says of it. The digests found are remembered, so that the next stamp agrees.
         """
-        return self._look(path, clock=self._clock, timeout_seconds=self._timeout_seconds, include_unobserved=True)
+        return self._look(
+            path,
+            clock=self._clock,
+            timeout_seconds=self._timeout_seconds,
+            include_unobserved=True,
+            digests=self._digests,
+            read_all=True,
+        )
 
     def stamp_session(self, store: Store, workspace_id: str | None) -> Observation:
         """Return the state of a session's worktree; ``no_path`` if it has no workspace or that is not known.
@@ -121,7 +131,9 @@ class Observer:
                 # From here on nobody boards: whoever asks now may know of changes that this look misses.
                 lane = self._lanes[key]
                 lane.waiting, lane.running = None, flight
-            flight.result = self._look(path, clock=self._clock, timeout_seconds=self._timeout_seconds)
+            flight.result = self._look(
+                path, clock=self._clock, timeout_seconds=self._timeout_seconds, digests=self._digests
+            )
             return flight.result
         finally:
             # Also when interrupted: those who wait look for themselves then.

@@ -14,6 +14,7 @@ from typing import Any, Final
 from bridge.control.controller import Controller
 from bridge.control.errors import KindWithoutText
 from bridge.control.recording import RecordingTransaction
+from bridge.control.relinking import remember_roots
 from bridge.control.standpoint import Standpoint, checkout_at, find_entry, find_session, find_workspace_named
 from bridge.conversations.errors import EntryNotFound
 from bridge.conversations.forest import require_session
@@ -111,6 +112,7 @@ def initialise(controller: Controller, path: Path, *, label: str | None = None) 
     location = discover(path)
     observation = controller.observer.observe(location.root)
     registration = controller.recorder.transact(lambda recording: _register(recording, location, label))
+    remember_roots(controller, registration.workspace, location)
     return Initialised(registration, observation)
 
 
@@ -129,6 +131,7 @@ def start_session(controller: Controller, standpoint: Standpoint, request: Sessi
         observation = controller.observer.observe(workspace.folder)
     else:
         observation = controller.observer.observe(None if location is None else location.root)
+    controller.keeper.keep(observation)
     relation: ParentRelation | None = None
     if parent is not None:
         relation = "continued" if entry_id is None else "forked"
@@ -152,7 +155,10 @@ def start_session(controller: Controller, standpoint: Standpoint, request: Sessi
             session = recording.fork(entry_id, new, observation.stamp)
         return Started(session, place, is_new)
 
-    return controller.recorder.transact(run)
+    started = controller.recorder.transact(run)
+    if started.has_registered and started.workspace is not None and location is not None:
+        remember_roots(controller, started.workspace, location)
+    return started
 
 
 def append_entry(controller: Controller, standpoint: Standpoint, session: str, request: AppendRequest) -> Appended:
@@ -187,6 +193,7 @@ def append_entry(controller: Controller, standpoint: Standpoint, session: str, r
         expected_head=expected,
     )
     observation = controller.observer.stamp_session(controller.store, workspace_id)
+    controller.keeper.keep(observation)
 
     def keep_state(recording: RecordingTransaction) -> None:
         save_state(recording.tx, observation, recording.moment)

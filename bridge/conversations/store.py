@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 
 from bridge.conversations.models import ENTRY_FIELDS, Cursor, Entry, Label, NewSession, Node, Session
+from bridge.conversations.turns import TURN_COMPLETED, TURN_STARTED, StampedNode
 from bridge.storage.prepared import Prepared
 from bridge.storage.tables import (
     branch_cursors,
@@ -244,6 +245,23 @@ def list_nodes(connection: Connection, session_id: str) -> list[Node]:
     """Return the shape of a session in the order of sequence; payloads are not touched."""
     query = select(*_NODE_COLUMNS).where(_E.session_id == session_id).order_by(_E.sequence)
     return [Node(*row) for row in connection.execute(query)]
+
+
+def newest_stamped_nodes(connection: Connection, session_id: str, limit: int) -> list[StampedNode]:
+    """Return the last entries of a session, in the order of their sequence, as turns are told from them.
+
+    Payloads are only touched where they name a turn.
+    """
+    turn_payload = case((_E.kind.in_([TURN_STARTED, TURN_COMPLETED]), _E.payload), else_=None)
+    query = (
+        select(_E.id, _E.session_id, _E.parent_entry_id, _E.kind, turn_payload, _E.state_digest, _E.observed_at)
+        .where(_E.session_id == session_id)
+        .order_by(_E.sequence.desc())
+        .limit(limit)
+    )
+    nodes = [StampedNode(*row) for row in connection.execute(query)]
+    nodes.reverse()
+    return nodes
 
 
 def list_children(connection: Connection, session_id: str, entry_id: str) -> list[Node]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,17 @@ HOME_VARIABLE = "BRIDGE_HOME"
 DATABASE_VARIABLE = "BRIDGE_DATABASE_URL"
 CONFIG_FILE = "config.toml"
 DATABASE_FILE = "bridge.db"
+#: Bytes of file contents that are kept for one stamp, unless ``snapshot_limit_bytes`` says otherwise (64 MiB).
+DEFAULT_SNAPSHOT_LIMIT_BYTES = 64 * 1024 * 1024
+
+
+class SnapshotMode(StrEnum):
+    """Which file contents are kept behind a stamp."""
+
+    #: None: a stamp holds digests only.
+    OFF = "off"
+    #: Those that differ from HEAD: modified, staged and untracked files.
+    DIRTY = "dirty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +38,15 @@ class Settings:
     Parameters
     ----------
     home
-        The state directory, absolute. Holds the database, worktrees, task folders and logs.
+        The state directory, absolute. Holds the database, worktrees, task folders, remembered digests and logs.
     database_url
         SQLAlchemy URL of the store; ``sqlite:///<home>/bridge.db`` unless given.
     git_timeout_seconds
         Time limit of one git call that Bridge waits for; a stamp past it is unknown (``timed_out``).
+    snapshots
+        Which file contents are kept behind stamps; none unless asked for.
+    snapshot_limit_bytes
+        Most that is kept for one stamp; what lies beyond it is marked as left out.
     auto_upgrade
         Whether a SQLite store of an older schema is brought up to date when it is opened, if its backup fits on the
         disk; else ``bridge db upgrade`` has to be run.
@@ -39,6 +55,8 @@ class Settings:
     home: Path
     database_url: str
     git_timeout_seconds: float = 30.0
+    snapshots: SnapshotMode = SnapshotMode.OFF
+    snapshot_limit_bytes: int = DEFAULT_SNAPSHOT_LIMIT_BYTES
     auto_upgrade: bool = True
 
     @property
@@ -48,6 +66,16 @@ class Settings:
     @property
     def tasks(self) -> Path:
         return self.home / "tasks"
+
+    @property
+    def objects(self) -> Path:
+        """Where contents behind stamps are kept, one object store per repository."""
+        return self.home / "objects"
+
+    @property
+    def digests(self) -> Path:
+        """Where digests of file contents are remembered; losing it costs reading the files once more."""
+        return self.home / "digests"
 
 
 def state_directory(environment: Mapping[str, str]) -> Path:
@@ -102,15 +130,45 @@ def _read_config(path: Path) -> dict[str, Any]:
         raise InvalidConfiguration(f"{path}: {error}.", hint="Mend or remove the file.") from error
     options: dict[str, Any] = {}
     for key, value in table.items():
-        if key == "auto_upgrade":
-            if not isinstance(value, bool):
-                raise InvalidConfiguration(f"{path}: {key} must be true or false.")
-            options[key] = value
-            continue
-        if key != "git_timeout_seconds":
-            hint = "Known keys: auto_upgrade, git_timeout_seconds."
-            raise InvalidConfiguration(f"{path}: unknown key {key!r}.", hint=hint)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            raise InvalidConfiguration(f"{path}: {key} must be a positive number of seconds.")
-        options[key] = float(value)
+        check = _CHECKS.get(key)
+        if check is None:
+            raise InvalidConfiguration(f"{path}: unknown key {key!r}.", hint=f"Known keys: {', '.join(_CHECKS)}.")
+        try:
+            options[key] = check(value)
+        except ValueError as error:
+            raise InvalidConfiguration(f"{path}: {key} must be {error}.") from error
     return options
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise ValueError("a positive number of seconds")
+    return float(value)
+
+
+def _switch(value: object) -> bool:
+    if value is not True and value is not False:
+        raise ValueError("true or false")
+    return value
+
+
+def _snapshot_mode(value: object) -> SnapshotMode:
+    # TOML has booleans too; true would not say which contents, so only the words count.
+    if not isinstance(value, str) or value not in set(SnapshotMode):
+        raise ValueError(" or ".join(f'"{mode}"' for mode in SnapshotMode))
+    return SnapshotMode(value)
+
+
+def _bytes(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise ValueError("a positive whole number of bytes")
+    return value
+
+
+#: The keys of ``config.toml``, each with what makes a value of it; it raises ValueError with what would be right.
+_CHECKS: dict[str, Callable[[object], Any]] = {
+    "auto_upgrade": _switch,
+    "git_timeout_seconds": _seconds,
+    "snapshots": _snapshot_mode,
+    "snapshot_limit_bytes": _bytes,
+}

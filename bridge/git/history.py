@@ -9,13 +9,12 @@ from enum import StrEnum
 
 from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, run_git
 from bridge.git.repository import RepositoryLocation
-from bridge.git.walk import MAX_WALKED_COMMITS, walk_histories
+from bridge.git.rewrites import NOT_REWRITTEN, Rewrite, RewrittenBy, find_rewrite
+from bridge.git.walk import COUNT_SECONDS, MAX_WALKED_COMMITS, Walk, compare_histories, count_commits
 from bridge.semantics.stamps import UNBORN
 
 #: Commits whose id and subject a relation carries.
 MAX_NAMED_COMMITS = 10
-#: Commits on either side that are searched for the same tree or patch.
-MAX_REWRITE_CANDIDATES = 200
 #: Changed files up to which git looks for renames with edits (quadratic); exact renames are always found.
 RENAME_LIMIT = 1_000
 #: Id of the empty tree, by length of an object id.
@@ -37,6 +36,8 @@ class RelationKind(StrEnum):
     UNRELATED = "unrelated"
     #: The repository does not have one of the two commits (any more).
     MISSING = "missing"
+    #: The budget ended, or a shallow clone's history did, before it could be told.
+    UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +58,35 @@ class HeadRelation:
         Commits that only the new, and only the old history has.
     commits
         The first of the new ones, newest first; of the old ones when the new history has none of its own.
-    rewritten_as
-        The commit under which the old one was found again.
+    lost
+        The first of the old ones that were not found again, newest first, when there are new ones too.
+    rewritten_as, rewritten_by
+        The commit under which the old one was found again, and by what.
+    found_again, compared
+        Of how many old commits the patch was looked for in new ones, and how often it was found.
     missing
         The ids that the repository does not have.
     is_cut
-        Whether the budget ended the walk: counts are then lower bounds, and common history may lie further back.
+        Whether a budget ended the walk: counts are then lower bounds.
+    is_search_cut
+        Whether a budget kept commits from being looked for under other ids.
+    is_shallow
+        Whether the history ends, on one side alone, because the clone is shallow: counts are of what is here.
     """
 
     kind: RelationKind
     ahead: int = 0
     behind: int = 0
     commits: tuple[CommitSubject, ...] = ()
+    lost: tuple[CommitSubject, ...] = ()
     rewritten_as: str | None = None
+    rewritten_by: RewrittenBy | None = None
+    found_again: int = 0
+    compared: int = 0
     missing: tuple[str, ...] = ()
     is_cut: bool = False
+    is_search_cut: bool = False
+    is_shallow: bool = False
 
 
 def head_relation(
@@ -80,6 +95,7 @@ def head_relation(
     new_head: str,
     *,
     max_commits: int = MAX_WALKED_COMMITS,
+    count_seconds: float = COUNT_SECONDS,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> HeadRelation:
     """Return how one value of HEAD (commit id or ``"unborn"``) lies to a later one.
@@ -89,7 +105,9 @@ def head_relation(
     Parameters
     ----------
     max_commits
-        Budget of commits looked at; past it the relation is marked ``is_cut``.
+        Budget of commits looked at one by one; past it git counts alone.
+    count_seconds
+        Time that git may count, 0 for none; past it the relation is ``is_cut`` and may be ``undecided``.
 
     Raises
     ------
@@ -103,36 +121,83 @@ def head_relation(
     if missing:
         return HeadRelation(RelationKind.MISSING, missing=missing)
     if UNBORN in {old_head, new_head}:
-        return _from_or_to_unborn(location, old_head, new_head, max_commits, timeout_seconds)
-    walk = walk_histories(location, old_head, new_head, max_commits=max_commits, timeout_seconds=timeout_seconds)
-    kind = RelationKind.DIVERGED
-    rewritten_as: str | None = None
-    if not walk.only_old and walk.has_common:
-        kind = RelationKind.AHEAD
-    elif not walk.only_new and walk.has_common:
-        kind = RelationKind.BEHIND
-    else:
-        rewritten_as = _rewritten_as(location, walk.only_old, walk.only_new, timeout_seconds)
-        if rewritten_as is not None:
-            kind = RelationKind.REWRITTEN
-        elif not walk.has_common and not walk.is_cut:
-            kind = RelationKind.UNRELATED
-    named = subjects(location, (walk.only_new or walk.only_old)[:MAX_NAMED_COMMITS], timeout_seconds=timeout_seconds)
-    return HeadRelation(kind, len(walk.only_new), len(walk.only_old), named, rewritten_as, is_cut=walk.is_cut)
+        return _from_or_to_unborn(
+            location, old_head, new_head, max_commits, count_seconds=count_seconds, timeout_seconds=timeout_seconds
+        )
+    walk = compare_histories(
+        location,
+        old_head,
+        new_head,
+        max_commits=max_commits,
+        count_seconds=count_seconds,
+        timeout_seconds=timeout_seconds,
+    )
+    kind, rewrite = _kind(walk), NOT_REWRITTEN
+    if kind not in {RelationKind.AHEAD, RelationKind.BEHIND}:
+        rewrite = find_rewrite(location, walk, timeout_seconds=timeout_seconds)
+        kind = kind if rewrite.commit is None else RelationKind.REWRITTEN
+    return _relation(location, kind, walk, rewrite, timeout_seconds)
+
+
+def _kind(walk: Walk) -> RelationKind:
+    """Return how the two lie to each other by the links between commits alone."""
+    # Each of the two is among its own side's commits unless the other reaches it. A walk that was cut may not have
+    # come to the older one yet: it is then in neither list, but nothing shared was seen either.
+    if not walk.old_count and walk.has_common:
+        return RelationKind.AHEAD
+    if not walk.new_count and walk.has_common:
+        return RelationKind.BEHIND
+    if walk.is_shallow or walk.is_cut:
+        return RelationKind.UNDECIDED
+    return RelationKind.DIVERGED if walk.has_common else RelationKind.UNRELATED
+
+
+def _relation(
+    location: RepositoryLocation, kind: RelationKind, walk: Walk, rewrite: Rewrite, timeout_seconds: float
+) -> HeadRelation:
+    commits = (walk.only_new or walk.only_old)[:MAX_NAMED_COMMITS]
+    again = frozenset(rewrite.again)
+    lost = [commit for commit in walk.only_old[: MAX_NAMED_COMMITS + len(again)] if commit not in again]
+    lost = lost[:MAX_NAMED_COMMITS] if walk.only_new and rewrite.commit is None else []
+    told = {commit.id: commit for commit in subjects(location, [*commits, *lost], timeout_seconds=timeout_seconds)}
+    return HeadRelation(
+        kind,
+        walk.new_count,
+        walk.old_count,
+        tuple(told[commit] for commit in commits),
+        tuple(told[commit] for commit in lost),
+        rewrite.commit,
+        rewrite.by,
+        len(rewrite.again),
+        rewrite.compared,
+        is_cut=walk.is_cut,
+        is_search_cut=rewrite.is_cut,
+        is_shallow=walk.is_shallow,
+    )
 
 
 def _from_or_to_unborn(
-    location: RepositoryLocation, old_head: str, new_head: str, max_commits: int, timeout_seconds: float
+    location: RepositoryLocation,
+    old_head: str,
+    new_head: str,
+    max_commits: int,
+    *,
+    count_seconds: float,
+    timeout_seconds: float,
 ) -> HeadRelation:
     is_ahead = old_head == UNBORN
+    head = new_head if is_ahead else old_head
     output = run_git(
-        ["rev-list", f"--max-count={max_commits + 1}", "--end-of-options", new_head if is_ahead else old_head],
+        ["rev-list", f"--max-count={max_commits + 1}", "--end-of-options", head],
         cwd=location.run_directory,
         timeout_seconds=timeout_seconds,
     )
     commits = output.text.split()
     is_cut = len(commits) > max_commits
     count = min(len(commits), max_commits)
+    if is_cut and count_seconds > 0:
+        total = count_commits(location, head, timeout_seconds=min(count_seconds, timeout_seconds))
+        is_cut, count = total is None, total or count
     named = subjects(location, commits[:MAX_NAMED_COMMITS], timeout_seconds=timeout_seconds)
     if is_ahead:
         return HeadRelation(RelationKind.AHEAD, ahead=count, commits=named, is_cut=is_cut)
@@ -165,66 +230,26 @@ def subjects(
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> tuple[CommitSubject, ...]:
     """Return id and subject of some commits, in the order given."""
-    return tuple(
-        CommitSubject(identity, subject)
-        for identity, subject in _formatted(location, commits, "%s", timeout_seconds).items()
-    )
-
-
-def _formatted(
-    location: RepositoryLocation, commits: Sequence[str], form: str, timeout_seconds: float
-) -> dict[str, str]:
     if not commits:
-        return {}
+        return ()
     output = run_git(
-        ["-c", "log.showSignature=false", "log", "--no-walk=unsorted", "-z", f"--format=%H {form}", "--stdin"],
+        [
+            "-c",
+            "log.showSignature=false",
+            "log",
+            "--no-walk=unsorted",
+            "-z",
+            "--encoding=UTF-8",
+            "--format=%H %s",
+            "--stdin",
+        ],
         cwd=location.run_directory,
         timeout_seconds=timeout_seconds,
         stdin="".join(f"{commit}\n" for commit in commits).encode(),
     )
     records = output.stdout.decode("utf-8", "replace").split("\0")
-    return {identity: rest for identity, _, rest in (record.partition(" ") for record in records) if identity}
-
-
-def _rewritten_as(
-    location: RepositoryLocation, only_old: Sequence[str], only_new: Sequence[str], timeout_seconds: float
-) -> str | None:
-    """Return the new commit that holds what the old tip held: its tree, or the patches of all old commits.
-
-    Bounded: only the newest :data:`MAX_REWRITE_CANDIDATES` on each side are compared.
-    """
-    old, new = only_old[:MAX_REWRITE_CANDIDATES], only_new[:MAX_REWRITE_CANDIDATES]
-    if not old or not new:
-        return None
-    trees = _formatted(location, [old[0], *new], "%T", timeout_seconds)
-    for commit in new:
-        if trees[commit] == trees[old[0]]:
-            return commit
-    if len(only_old) > MAX_REWRITE_CANDIDATES:
-        return None
-    patches = _patch_ids(location, [*old, *new], timeout_seconds)
-    found = {patches[commit]: commit for commit in reversed(new) if commit in patches}
-    matches = [found.get(patches[commit]) for commit in old if commit in patches]
-    # A merge or an empty commit has no patch; one among the old ones does not speak against a rewrite, but if
-    # the tip itself has none there is no commit to point to.
-    if not matches or None in matches or old[0] not in patches:
-        return None
-    return matches[0]
-
-
-def _patch_ids(location: RepositoryLocation, commits: Sequence[str], timeout_seconds: float) -> dict[str, str]:
-    """Return the stable patch id of each commit that has one, by commit."""
-    diff = run_git(
-        ["diff-tree", "--stdin", "--patch", "--root", "--no-ext-diff", "--no-textconv", "--no-renames", "--full-index"],
-        cwd=location.run_directory,
-        timeout_seconds=timeout_seconds,
-        stdin="".join(f"{commit}\n" for commit in commits).encode(),
-    )
-    output = run_git(
-        ["patch-id", "--stable"], cwd=location.run_directory, timeout_seconds=timeout_seconds, stdin=diff.stdout
-    )
-    pairs = (line.split() for line in output.text.splitlines())
-    return {commit: patch for patch, commit in pairs}
+    told = (record.partition(" ") for record in records if record)
+    return tuple(CommitSubject(identity, subject) for identity, _, subject in told)
 
 
 def is_ancestor(
@@ -248,6 +273,27 @@ def is_ancestor(
         accepted=(0, 1),
     )
     return answer.status == 0
+
+
+def newest_commit_time(
+    location: RepositoryLocation, old: str, new: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+) -> int | None:
+    """Return the commit time (seconds since 1970) of the newest commit that ``new`` has and ``old`` lacks, if any.
+
+    Raises
+    ------
+    GitFailed
+        If one of them does not exist.
+    """
+    if new == UNBORN:
+        return None
+    ends = [new] if old == UNBORN else [new, f"^{old}"]
+    output = run_git(
+        ["rev-list", "--max-count=1", "--timestamp", "--end-of-options", *ends],
+        cwd=location.run_directory,
+        timeout_seconds=timeout_seconds,
+    )
+    return int(output.text.split(" ")[0]) if output.text else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,8 +332,8 @@ def upstream_distance(
         return None
     if found.text == commit:
         return UpstreamDistance(upstream, 0, 0, is_cut=False)
-    walk = walk_histories(location, found.text, commit, timeout_seconds=timeout_seconds)
-    return UpstreamDistance(upstream, len(walk.only_new), len(walk.only_old), walk.is_cut)
+    walk = compare_histories(location, found.text, commit, timeout_seconds=timeout_seconds)
+    return UpstreamDistance(upstream, walk.new_count, walk.old_count, walk.is_cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,9 +365,15 @@ def changed_paths(
     old: str,
     new: str,
     *,
+    find_renames: bool = True,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> list[ChangedPath]:
-    """Return which paths differ between two commits or trees (``"unborn"`` is the empty one), renames found.
+    """Return which paths differ between two commits or trees (``"unborn"`` is the empty one).
+
+    Parameters
+    ----------
+    find_renames
+        Whether a path that went and one that came with similar content are one row; else they are two.
 
     Raises
     ------
@@ -337,8 +389,7 @@ def changed_paths(
             "-z",
             "--raw",
             "--no-abbrev",
-            f"-l{RENAME_LIMIT}",
-            "-M",
+            *([f"-l{RENAME_LIMIT}", "-M"] if find_renames else ["--no-renames"]),
             "--ignore-submodules=none",
             "--end-of-options",
             empty if old == UNBORN else old,

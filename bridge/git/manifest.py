@@ -14,6 +14,8 @@ from enum import StrEnum
 from functools import cached_property
 from hashlib import sha256
 from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
 
 #: First bytes of what the dirty hash covers; a change of the row encoding needs another line.
 _HASH_HEADER = b"bridge manifest 1\n"
@@ -24,6 +26,8 @@ CLEAN_DIRTY_HASH = sha256(_HASH_HEADER).hexdigest()
 #: Mode of a path that is absent.
 ABSENT_MODE = b"000000"
 _LENGTH_BYTES = 4
+#: Rows that are encoded in one piece for the hash: few enough to keep memory small, enough to spare calls.
+_ROWS_AT_A_TIME = 256
 
 
 #: The encoded lengths of nearly all fields, made once: a manifest may have a hundred thousand of them.
@@ -53,8 +57,7 @@ class ManifestMalformed(ValueError):
     """Raised when bytes are not an encoded manifest page."""
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestRow:
+class ManifestRow(NamedTuple):
     """One path that git status lists.
 
     Parameters
@@ -115,6 +118,12 @@ class ManifestRow:
 
     def encode(self) -> bytes:
         """Return the row as bytes; :func:`decode_page` reads them back."""
+        if self.worktree_mode in _UNTRACKED_TAILS and self[1:6] == _UNTRACKED and self.content_kind is ContentKind.FILE:
+            # Nearly all rows of a large manifest: what is between path and digest was encoded before.
+            path, digest = self.path, self.content_digest
+            return b"".join(
+                (_prefix(len(path)), path, _UNTRACKED_TAILS[self.worktree_mode], _prefix(len(digest)), digest)
+            )
         fields = (
             self.path,
             self.index_status,
@@ -127,7 +136,18 @@ class ManifestRow:
             self.content_kind.encode(),
             self.content_digest,
         )
-        return b"".join([_prefix(len(value)) + value for value in fields])
+        return _encoded(fields)
+
+
+def _encoded(fields: Iterable[bytes]) -> bytes:
+    return b"".join([_prefix(len(value)) + value for value in fields])
+
+
+#: What untracked rows have in common, and its encoding with each mode of an untracked file.
+_UNTRACKED = (b"?", b"?", b"N...", (), ())
+_UNTRACKED_TAILS = {
+    mode: _encoded((b"?", b"?", b"N...", b"0", mode, ContentKind.FILE.encode())) for mode in (b"100644", b"100755")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +168,7 @@ class Manifest:
     @classmethod
     def of(cls, rows: Iterable[ManifestRow]) -> Manifest:
         """Return the manifest of some rows, whatever their order."""
-        return cls(tuple(sorted(rows, key=lambda row: row.path)))
+        return cls(tuple(sorted(rows, key=attrgetter("path"))))
 
     @property
     def is_clean(self) -> bool:
@@ -158,8 +178,8 @@ class Manifest:
     def dirty_hash(self) -> str:
         """SHA-256 (hex) over all rows; :data:`CLEAN_DIRTY_HASH` when there are none."""
         digest = sha256(_HASH_HEADER)
-        for row in self.rows:
-            digest.update(row.encode())
+        for start in range(0, len(self.rows), _ROWS_AT_A_TIME):
+            digest.update(b"".join([row.encode() for row in self.rows[start : start + _ROWS_AT_A_TIME]]))
         return digest.hexdigest()
 
     @cached_property

@@ -43,6 +43,9 @@ MAX_REMEMBERED = 256
 #: Files younger than this may still change within one tick of their clock and are not trusted yet.
 SETTLING_SECONDS = 1.0
 
+#: Where the builds of git that are in use look for the attributes of the whole system.
+SYSTEM_ATTRIBUTES = ("/etc/gitattributes", "/usr/local/etc/gitattributes")
+
 _FALSE = frozenset({"false", "no", "off", "0", ""})
 
 
@@ -58,6 +61,8 @@ class MeaningSettings:
 class _Remembered:
     settings: MeaningSettings
     files: tuple[str, ...]
+    #: Files that settings name and git reads: what to ignore, and attributes. None if one cannot be told.
+    named: tuple[str, ...] | None
     identities: tuple[tuple[int, ...] | None, ...]
     environment: tuple[str | None, ...]
 
@@ -107,8 +112,61 @@ def meaning_settings(
         with _memory.lock:
             if len(_memory.entries) >= MAX_REMEMBERED:
                 _memory.entries.clear()
-            _memory.entries[key] = _Remembered(settings, files, after, named)
+            _memory.entries[key] = _Remembered(
+                settings, files, _named_files(location, entries, environment), after, named
+            )
     return settings
+
+
+def outside_files(
+    location: RepositoryLocation, environment: Mapping[str, str], *, timeout_seconds: float
+) -> tuple[str, ...] | None:
+    """Return every file that git reads for a status besides those of the worktree and its git directories.
+
+    Configuration with all that it includes, the global ignore and attributes files; whether or not they exist.
+    None if they cannot be told, or one of the settings' files is too young to be sure of.
+
+    Raises
+    ------
+    GitFailed, GitTimedOut, GitMissing
+        If git cannot read its configuration.
+    """
+    standard = _identities(_standard_files(location, environment))
+    now = time.time()
+    if not all(_is_settled(identity, now) for identity in standard):
+        return None
+    settings = meaning_settings(location, environment, timeout_seconds=timeout_seconds)
+    with _memory.lock:
+        known = _memory.entries.get((location.git_dir, location.run_directory))
+    if known is None or known.settings != settings or known.named is None:
+        return None
+    return known.files + known.named
+
+
+def identities(files: Iterable[str]) -> tuple[tuple[int, ...] | None, ...]:
+    """Return what tells one file from another, and from itself when it was written; None for one that is missing."""
+    return _identities(files)
+
+
+def are_settled(found: Iterable[tuple[int, ...] | None], now: float) -> bool:
+    """Whether all files with these identities are old enough that a later change must show in their times."""
+    return all(_is_settled(identity, now) for identity in found)
+
+
+def _named_files(
+    location: RepositoryLocation, entries: Iterable[tuple[str, str, str | None]], environment: Mapping[str, str]
+) -> tuple[str, ...] | None:
+    home = environment.get("HOME", "")
+    folder = os.path.join(environment.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "git")
+    files = [os.path.join(folder, "ignore"), os.path.join(folder, "attributes"), *SYSTEM_ATTRIBUTES]
+    for _, name, value in entries:
+        if name not in {"core.excludesfile", "core.attributesfile"} or not value:
+            continue
+        in_home = value.startswith("~/")
+        if not in_home and value.startswith(("~", "%(prefix)")):
+            return None
+        files.append(os.path.join(home, value[2:]) if in_home else os.path.join(location.run_directory, value))
+    return tuple(dict.fromkeys(files))
 
 
 def _settings(entries: Iterable[tuple[str, str | None]]) -> MeaningSettings:

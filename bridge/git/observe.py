@@ -6,16 +6,19 @@ the observation unknown, with a reason and a path, and never "clean".
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 from bridge.foundation.clock import Clock, format_timestamp
 from bridge.foundation.hashing import digest_hex
 from bridge.git import contents, porcelain
+from bridge.git.digestcache import DigestCache, Identity, Memory, is_settled
 from bridge.git.errors import GitFailed, GitMissing, GitTimedOut, NotARepository
 from bridge.git.manifest import ABSENT_MODE, ContentKind, Manifest, ManifestRow
 from bridge.git.meaning import MeaningSettings, meaning_settings
@@ -56,12 +59,33 @@ _REPOSITORY_MODE = b"160000"
 _LINK_MODE = b"120000"
 _FILE_MODES = (b"100644", b"100755")
 _UNOPENED = re.compile(rb"^warning: could not open directory '(.*)': (.*)$", re.MULTILINE)
-# What git prints (by perror) when it cannot look at a listed path, and then leaves it out.
-_UNSEEN = re.compile(
-    rb"^(?!warning: |error: |fatal: |hint: )(.+): "
-    rb"(Permission denied|Input/output error|Stale file handle|Transport endpoint is not connected)$",
-    re.MULTILINE,
+# What git prints (by perror) when it cannot look at a listed path, and then leaves it out. Only these: filters
+# write to the same place whatever they like.
+_UNSEEN_ERRORS = "|".join(
+    re.escape(os.strerror(getattr(errno, name)))
+    for name in (
+        "EACCES",
+        "EPERM",
+        "EIO",
+        "ELOOP",
+        "ENAMETOOLONG",
+        "EOVERFLOW",
+        "ESTALE",
+        "ENOTCONN",
+        "ENODEV",
+        "ENXIO",
+        "ETIMEDOUT",
+        "EHOSTDOWN",
+        "ENOMEM",
+        "EMFILE",
+        "ENFILE",
+        "EREMOTEIO",
+        "EBADMSG",
+        "EUCLEAN",
+    )
+    if hasattr(errno, name)
 )
+_UNSEEN = re.compile(rb"^(?!warning: |error: |fatal: |hint: )(.+): (" + _UNSEEN_ERRORS.encode() + rb")$", re.MULTILINE)
 _DOUBTFUL = re.compile(rb"^(?:error|fatal): .*$", re.MULTILINE)
 
 
@@ -83,6 +107,8 @@ class Observation:
         Paths that the index hides from status; empty unless asked for.
     location
         Where the repository is, as far as it was found.
+    confirmed_at
+        Until when a watch vouches that nothing happened since; None for an answer that was made for its request.
     """
 
     state: RepositoryState | None
@@ -93,6 +119,7 @@ class Observation:
     detail: str | None = None
     unobserved: tuple[bytes, ...] = ()
     location: RepositoryLocation | None = None
+    confirmed_at: datetime | None = None
 
     @property
     def is_clean(self) -> bool:
@@ -109,6 +136,21 @@ class Observation:
             unknown_detail=self.detail,
             observed_at=format_timestamp(self.observed_at),
         )
+
+
+class Look(Protocol):
+    """What observes: :func:`observe`, something that remembers for it, or a test's stand-in."""
+
+    def __call__(
+        self,
+        path: Path | None,
+        *,
+        clock: Clock,
+        timeout_seconds: float,
+        include_unobserved: bool = False,
+        digests: DigestCache | None = None,
+        read_all: bool = False,
+    ) -> Observation: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +180,8 @@ class _Run:
 
     deadline: float
     timeout_seconds: float
+    digests: DigestCache | None = None
+    is_relying: bool = True
     environment: dict[str, str] = field(default_factory=child_environment)
     #: Where the outermost repository is, once that is known.
     location: RepositoryLocation | None = None
@@ -158,6 +202,8 @@ def observe(
     clock: Clock,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     include_unobserved: bool = False,
+    digests: DigestCache | None = None,
+    read_all: bool = False,
 ) -> Observation:
     """Return the exact state of the worktree that ``path`` lies in, or why it cannot be told; never raises for it.
 
@@ -169,9 +215,13 @@ def observe(
         Time limit of the whole observation.
     include_unobserved
         Also list what the index hides (assume-unchanged, skip-worktree); one more git call unless remembered.
+    digests
+        Remembers the digests of files; without it every listed file is read.
+    read_all
+        Read every listed file although a digest is remembered, and remember the new one.
     """
     observed_at = clock.now()
-    run = _Run(time.monotonic() + timeout_seconds, timeout_seconds)
+    run = _Run(time.monotonic() + timeout_seconds, timeout_seconds, digests, not read_all)
     if path is None or not os.path.exists(path):
         detail = None if path is None else f"{str(path)!r} does not exist"
         return Observation(None, None, observed_at, UnknownReason.NO_PATH, detail=detail)
@@ -253,9 +303,8 @@ def _look(folder: Path, run: _Run, *, depth: int) -> _Seen:
             location, settings, operation, output = _ask(folder, run)
             is_stable, previous = output == previous, output
             status = porcelain.parse_status(output)
-            root = os.fsencode(location.root)
-            rows = [_row(root, row, run, settings=settings, depth=depth, is_stable=is_stable) for row in status.rows]
-            return _Seen(location, status, Manifest.of(rows), settings, operation)
+            manifest = _manifest(status.lines, location, run, settings, depth=depth, is_stable=is_stable)
+            return _Seen(location, status, manifest, settings, operation)
         except (GitFailed, GitTimedOut, GitMissing) as error:
             raise _from_git(error, run) from error
         except porcelain.PorcelainMalformed as error:
@@ -266,9 +315,7 @@ def _look(folder: Path, run: _Run, *, depth: int) -> _Seen:
             raise _Unknown(UnknownReason.UNREADABLE_PATH, path=error.path, detail=error.why) from error
         except contents.ContentVanished as error:
             if attempt == OBSERVE_ATTEMPTS:
-                raise _Unknown(
-                    UnknownReason.UNREADABLE_PATH, path=error.path, detail="it changes while it is read"
-                ) from error
+                raise _Unknown(UnknownReason.UNREADABLE_PATH, path=error.path, detail=error.why) from error
     raise AssertionError("unreachable")
 
 
@@ -302,7 +349,8 @@ def read_status(
         output = run_git(
             STATUS_COMMAND, cwd=location.run_directory, timeout_seconds=timeout_seconds, environment=run.environment
         )
-        return porcelain.parse_status(_checked(output))
+        status = porcelain.parse_status(_checked(output))
+        _ = status.rows  # parsed here, where what is wrong with a line gets a type
     except _Unknown as unknown:
         name = "" if unknown.path is None else f" about {display_path(unknown.path)}"
         raise GitFailed(
@@ -311,6 +359,7 @@ def read_status(
         ) from unknown
     except porcelain.PorcelainMalformed as error:
         raise GitFailed(f"git status in {str(root)!r} gave an answer that cannot be read: {error}.") from error
+    return status
 
 
 def _checked(output: GitOutput) -> bytes:
@@ -333,17 +382,75 @@ def _check_warnings(stderr: bytes) -> None:
         raise _Unknown(UnknownReason.GIT_FAILED, detail=stderr_tail(doubt[0]))
 
 
-def _row(
-    root: bytes,
-    row: porcelain.StatusRow,
+def _manifest(
+    lines: list[bytes],
+    location: RepositoryLocation,
     run: _Run,
-    *,
     settings: MeaningSettings,
+    *,
     depth: int,
     is_stable: bool,
-) -> ManifestRow:
-    kind, digest, mode = _content(root, row, run, settings=settings, depth=depth, is_stable=is_stable)
-    return ManifestRow(
+) -> Manifest:
+    """Return the manifest of what git listed, and have the cache remember it."""
+    root, cache = os.fsencode(location.root), run.digests
+    started_ns = 0 if cache is None else cache.now_ns()
+    past = Memory() if cache is None else cache.recall(root)
+    digests = past.digests if run.is_relying else {}
+    known = past.rows if run.is_relying and past.settings_digest == settings.digest else {}
+    rows: list[ManifestRow] = []
+    kept: dict[bytes, tuple[Identity | None, ManifestRow]] = {}
+    misses = 0
+    with contents.ContentReader(root, run.deadline, digests) as reader:
+        reading = _Reading(root, reader, run, settings, depth, is_stable)
+        for line in lines:
+            found = known.get(line)
+            if found is None or not _stands(found, reader):
+                misses += 1
+                found = _row(porcelain.parse_row(line), reading)
+                if not _is_lasting(found, started_ns):
+                    rows.append(found[1])
+                    continue
+            kept[line] = found
+            rows.append(found[1])
+    if past.manifest is not None and not misses and len(rows) == len(known) == len(past.manifest.rows):
+        return past.manifest
+    manifest = Manifest.of(rows)
+    if cache is not None and (misses or len(kept) != len(known)):
+        by_path = {row.path: (identity, row.content_digest) for identity, row in kept.values() if identity is not None}
+        cache.remember(root, Memory(by_path, kept, settings.digest, manifest))
+    return manifest
+
+
+def _stands(found: tuple[Identity | None, ManifestRow], reader: contents.ContentReader) -> bool:
+    """Return whether a remembered row is what would be made now, given that git printed the same line."""
+    identity, row = found
+    return not reader.has_repository(row.path) if identity is None else reader.is_unchanged(row.path, identity)
+
+
+def _is_lasting(found: tuple[Identity | None, ManifestRow], started_ns: int) -> bool:
+    """Return whether a row may be remembered: a file's that is at rest, and that of a path that git calls deleted."""
+    identity, row = found
+    if identity is not None:
+        return is_settled(identity, started_ns)
+    return row.worktree_mode == ABSENT_MODE and not row.is_present
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What all rows of one reading share; ``is_stable`` if git has now said the same twice."""
+
+    root: bytes
+    reader: contents.ContentReader
+    run: _Run
+    settings: MeaningSettings
+    depth: int
+    is_stable: bool
+
+
+def _row(row: porcelain.StatusRow, reading: _Reading) -> tuple[Identity | None, ManifestRow]:
+    """Return the manifest's row of a listed path, and by what its file can be known again."""
+    kind, digest, mode, identity = _content(row, reading)
+    return identity, ManifestRow(
         row.path,
         row.index_status,
         row.worktree_status,
@@ -356,34 +463,38 @@ def _row(
     )
 
 
-def _content(
-    root: bytes,
-    row: porcelain.StatusRow,
-    run: _Run,
-    *,
-    settings: MeaningSettings,
-    depth: int,
-    is_stable: bool,
-) -> tuple[ContentKind, bytes, bytes]:
-    """Return what stands at a listed path: kind, digest and mode."""
+def _content(row: porcelain.StatusRow, reading: _Reading) -> tuple[ContentKind, bytes, bytes, Identity | None]:
+    """Return what stands at a listed path: kind, digest, mode, identity."""
     if row.worktree_mode == ABSENT_MODE:
-        return ContentKind.ABSENT, b"", ABSENT_MODE
+        # git takes no notice of a repository without a commit that stands in a tracked file's place.
+        if not reading.reader.has_repository(row.path) or not _is_top_level(reading.root + b"/" + row.path):
+            return ContentKind.ABSENT, b"", ABSENT_MODE, None
+        kind, digest = _nested(reading.root, row, reading.run, depth=reading.depth + 1)
+        return kind, digest, ABSENT_MODE, None
     if row.worktree_mode == _REPOSITORY_MODE or row.is_nested:
-        kind, digest = _nested(root, row, run, depth=depth + 1)
-        return kind, digest, _REPOSITORY_MODE
+        kind, digest = _nested(reading.root, row, reading.run, depth=reading.depth + 1)
+        return kind, digest, _REPOSITORY_MODE, None
     try:
-        found = contents.digest_content(root, row.path, run.deadline)
+        found = reading.reader.content(row.path)
     except contents.ContentVanished:
-        if is_stable and row.worktree_status == b".":
+        if reading.is_stable and row.worktree_status == b".":
             # git said twice that the disk agrees with the index where there is no file: skip-worktree or
             # assume-unchanged. It is absent, and that is what the row says.
-            return ContentKind.ABSENT, b"", row.worktree_mode
+            return ContentKind.ABSENT, b"", row.worktree_mode, None
         raise
     if row.kind != b"?":
-        return found.kind, found.digest, row.worktree_mode
+        return found.kind, found.digest, row.worktree_mode, found.identity
     if found.kind is ContentKind.LINK:
-        return found.kind, found.digest, _LINK_MODE
-    return found.kind, found.digest, _FILE_MODES[bool(settings.has_file_mode and found.mode & 0o100)]
+        return found.kind, found.digest, _LINK_MODE, None
+    is_executable = reading.settings.has_file_mode and found.mode & 0o100
+    return found.kind, found.digest, _FILE_MODES[bool(is_executable)], found.identity
+
+
+def _is_top_level(folder: bytes) -> bool:
+    try:
+        return discover(Path(os.fsdecode(folder))).run_directory == Path(os.fsdecode(folder))
+    except NotARepository:
+        return False  # what is called .git there is none
 
 
 def _nested(root: bytes, row: porcelain.StatusRow, run: _Run, *, depth: int) -> tuple[ContentKind, bytes]:

@@ -8,6 +8,8 @@ rename is then one deletion and one addition, each under its own name.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 #: What ``# branch.oid`` says before the first commit.
 INITIAL = b"(initial)"
@@ -19,8 +21,7 @@ class PorcelainMalformed(ValueError):
     """Raised when status output does not have the documented form."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatusRow:
+class StatusRow(NamedTuple):
     """One listed path.
 
     Parameters
@@ -52,55 +53,68 @@ class StatusRow:
     is_nested: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StatusOutput:
-    """What a status call said: commit and branch (None where there is none), and the listed paths."""
+    """What a status call said: commit and branch (None where there is none), and one line per listed path."""
 
     head: bytes | None
     branch: bytes | None
-    rows: list[StatusRow] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
+
+    @cached_property
+    def rows(self) -> list[StatusRow]:
+        """The parsed lines. Raises PorcelainMalformed as :func:`parse_row`."""
+        return [parse_row(line) for line in self.lines]
 
 
 def parse_status(output: bytes) -> StatusOutput:
-    """Return the parsed form of a status output.
+    """Return a status output with its headers parsed and its lines told apart.
 
     Raises
     ------
     PorcelainMalformed
-        If a line has an unknown type, too few fields, or the commit header is missing.
+        If the output is cut off or the commit header is missing.
     """
     head: bytes | None = None
     branch: bytes | None = None
     has_head = False
-    rows: list[StatusRow] = []
     lines = output.split(b"\0")
     if lines.pop() != b"":
         raise PorcelainMalformed("the status output is cut off")
+    count = 0
     for line in lines:
-        kind = line[:2]
-        if kind == b"? ":
-            rows.append(_untracked(line[2:]))
-        elif kind == b"1 ":
-            rows.append(_ordinary(line))
-        elif kind == b"u ":
-            rows.append(_unmerged(line))
-        elif kind == b"# ":
-            name, _, value = line[2:].partition(b" ")
-            if name == b"branch.oid":
-                has_head = True
-                head = None if value == INITIAL else value
-            elif name == b"branch.head":
-                branch = None if value == DETACHED else value
-        else:
-            raise PorcelainMalformed(f"unknown line in the status output: {line[:60]!r}")
+        if not line.startswith(b"# "):
+            break
+        count += 1
+        name, _, value = line[2:].partition(b" ")
+        if name == b"branch.oid":
+            has_head = True
+            head = None if value == INITIAL else value
+        elif name == b"branch.head":
+            branch = None if value == DETACHED else value
     if not has_head:
         raise PorcelainMalformed("the status output does not name the commit")
-    return StatusOutput(head, branch, rows)
+    return StatusOutput(head, branch, lines[count:])
 
 
-def _untracked(path: bytes) -> StatusRow:
-    is_nested = path.endswith(b"/")
-    return StatusRow(b"?", path.removesuffix(b"/"), b"?", b"?", b"N...", (), (), b"", is_nested)
+def parse_row(line: bytes) -> StatusRow:
+    """Return the parsed form of one line, its NUL left out.
+
+    Raises
+    ------
+    PorcelainMalformed
+        If the line has an unknown type or too few fields.
+    """
+    kind = line[:2]
+    if kind == b"? ":
+        is_nested = line.endswith(b"/")
+        path = line[2:-1] if is_nested else line[2:]
+        return StatusRow(b"?", path, b"?", b"?", b"N...", (), (), b"", is_nested)
+    if kind == b"1 ":
+        return _ordinary(line)
+    if kind == b"u ":
+        return _unmerged(line)
+    raise PorcelainMalformed(f"unknown line in the status output: {line[:60]!r}")
 
 
 def _ordinary(line: bytes) -> StatusRow:

@@ -12,9 +12,10 @@ import os
 import select
 import signal
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -204,18 +205,31 @@ def begin_git(
         If it could not be started.
     """
     command = ["git", *BASE_OPTIONS, *arguments]
-    process = _start(command, cwd, environment, has_stdin=has_stdin, may_prompt=may_prompt)
+    stdin = subprocess.PIPE if has_stdin else None
+    process = _start(command, cwd, environment, stdin=stdin, may_prompt=may_prompt)
     return RunningGit(process, arguments, cwd)
 
 
 @contextlib.contextmanager
 def stream_git(
-    arguments: Sequence[str | bytes | Path], *, cwd: Path, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    arguments: Sequence[str | bytes | Path],
+    *,
+    cwd: Path,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    stdin: bytes | None = None,
+    extra_environment: Mapping[str, str] | None = None,
 ) -> Iterator[IO[bytes]]:
     """Run ``git ARGUMENTS`` and yield its standard output while it runs; leaving the block ends the process.
 
-    For answers of which the beginning may be enough. How git ended is not looked at: the reader must know by what
-    it read whether it was all.
+    For answers of which the beginning may be enough, or which are too long for memory. How git ended is not looked
+    at: the reader must know by what it read whether it was all.
+
+    Parameters
+    ----------
+    stdin
+        Bytes for standard input, handed over in a file: whoever reads the answer need not write at the same time.
+    extra_environment
+        Variables on top of the scrubbed environment.
 
     Raises
     ------
@@ -225,7 +239,58 @@ def stream_git(
         On leaving the block, if the time limit ended the process.
     """
     command = ["git", *BASE_OPTIONS, *arguments]
-    process = _start(command, cwd, child_environment(), has_stdin=False, keep_stderr=False)
+    with contextlib.ExitStack() as stack:
+        source = None
+        if stdin is not None:
+            source = stack.enter_context(tempfile.TemporaryFile())
+            source.write(stdin)
+            source.seek(0)
+        environment = child_environment(extra_environment)
+        process = _start(command, cwd, environment, stdin=source, keep_stderr=False)
+        stack.enter_context(process)
+        if process.stdout is None:
+            raise AssertionError("a started git has a standard output")
+        try:
+            with _deadline(process, arguments, cwd, timeout_seconds):
+                yield process.stdout
+        finally:
+            _end_group(process)
+
+
+def feed_git(
+    arguments: Sequence[str | bytes | Path],
+    chunks: Iterable[bytes],
+    *,
+    cwd: Path,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+) -> GitOutput:
+    """Run ``git ARGUMENTS`` on what ``chunks`` yields, of which no more than one is in memory, and return its output.
+
+    What it prints must be little: it is read only once everything was written. If ``chunks`` raises, git is ended.
+
+    Raises
+    ------
+    GitMissing, GitTimedOut, GitFailed
+        As for :func:`run_git`.
+    """
+    command = ["git", *BASE_OPTIONS, *arguments]
+    process = _start(command, cwd, child_environment(), stdin=subprocess.PIPE)
+    with RunningGit(process, arguments, cwd) as running:
+        with _deadline(process, arguments, cwd, timeout_seconds):
+            if process.stdin is None:
+                raise AssertionError("a git that is fed has a standard input")
+            # A git that gave up says why on stderr, and finish() raises with its words.
+            with contextlib.suppress(BrokenPipeError):
+                for chunk in chunks:
+                    process.stdin.write(chunk)
+        return running.finish(timeout_seconds, stdin=b"")
+
+
+@contextlib.contextmanager
+def _deadline(
+    process: subprocess.Popen[bytes], arguments: Sequence[str | bytes | Path], cwd: Path, timeout_seconds: float
+) -> Iterator[None]:
+    """Kill a process group if the block takes too long, and raise GitTimedOut then, whatever else it raised."""
     expired = threading.Event()
 
     def expire() -> None:
@@ -235,18 +300,14 @@ def stream_git(
 
     timer = threading.Timer(timeout_seconds, expire)
     timer.daemon = True
-    with process:
-        if process.stdout is None:
-            raise AssertionError("a started git has a standard output")
-        timer.start()
-        try:
-            yield process.stdout
-        finally:
-            timer.cancel()
-            timer.join()  # the process is not reaped while the timer may still send it a signal
-            _end_group(process)
-            if expired.is_set():
-                raise timed_out(arguments, cwd, timeout_seconds)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # the process must not be reaped while the timer may still send it a signal
+        if expired.is_set():
+            raise timed_out(arguments, cwd, timeout_seconds)
 
 
 def timed_out(arguments: Sequence[str | bytes | Path], cwd: Path, timeout_seconds: float) -> GitTimedOut:
@@ -277,7 +338,7 @@ def _start(
     cwd: Path,
     environment: Mapping[str, str],
     *,
-    has_stdin: bool,
+    stdin: int | IO[bytes] | None,
     keep_stderr: bool = True,
     may_prompt: bool = False,
 ) -> subprocess.Popen[bytes]:
@@ -289,7 +350,7 @@ def _start(
             command,
             cwd=cwd,
             env=environment,
-            stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if keep_stderr else subprocess.DEVNULL,
             start_new_session=may_prompt,

@@ -108,6 +108,23 @@ def discover(path: Path, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) ->
         folder = parent
 
 
+def git_dirs_at(folder: str) -> tuple[str, str] | None:
+    """Return the git directory and the shared one to which the ``.git`` in a folder leads; None if to neither.
+
+    No configuration is looked at. Both are real paths.
+    """
+    dot_git = os.path.join(folder, ".git")
+    if os.path.isdir(dot_git):
+        git_dir = os.path.realpath(dot_git)
+    else:
+        content = read_pointer(dot_git) or b""
+        if not content.startswith(b"gitdir:"):
+            return None
+        git_dir = _pointed(folder, content)
+    common = _common_dir(git_dir)
+    return None if common is None else (git_dir, common)
+
+
 def read_pointer(path: str | Path) -> bytes | None:
     """Return the content of a small file, or None if there is no such regular file."""
     try:
@@ -155,8 +172,7 @@ def _at(folder: str, timeout_seconds: float) -> RepositoryLocation | None:
 def _linked(folder: str, dot_git: str, timeout_seconds: float) -> RepositoryLocation:
     content = read_pointer(dot_git) or b""
     if content.startswith(b"gitdir:"):
-        target = os.fsdecode(content.removeprefix(b"gitdir:").strip(b" \r\n"))
-        git_dir = os.path.realpath(os.path.join(folder, target))
+        git_dir = _pointed(folder, content)
         common = _common_dir(git_dir)
         if common is not None:
             return _located(folder, git_dir, common, timeout_seconds)
@@ -166,6 +182,12 @@ def _linked(folder: str, dot_git: str, timeout_seconds: float) -> RepositoryLoca
         hint="The repository it belonged to was moved or removed: git worktree repair, or remove the folder.",
         details={"path": folder},
     )
+
+
+def _pointed(folder: str, content: bytes) -> str:
+    """Return where the content of a ``.git`` file in a folder leads."""
+    target = os.fsdecode(content.removeprefix(b"gitdir:").strip(b" \r\n"))
+    return os.path.realpath(os.path.join(folder, target))
 
 
 def _common_dir(git_dir: str) -> str | None:
@@ -205,7 +227,9 @@ def _config_text(common: str, git_dir: str) -> bytes:
         except OSError:
             continue
         try:
-            parts.append(os.read(descriptor, MAX_CONFIG_BYTES + 1))
+            # Asked for a megabyte, Python makes room for one; a byte more than there is shows what grew.
+            size = min(os.fstat(descriptor).st_size, MAX_CONFIG_BYTES)
+            parts.append(os.read(descriptor, size + 1))
         finally:
             os.close(descriptor)
     return b"\n".join(parts)

@@ -47,7 +47,7 @@ class RepositoryState:
     ref
         Full name of the checked-out branch (``refs/heads/main``); None when HEAD is detached.
     operation
-        ``merge``, ``rebase``, ``cherry-pick``, ``revert``, ``bisect`` or None.
+        ``merge``, ``rebase``, ``am``, ``cherry-pick``, ``revert``, ``bisect`` or None.
     dirty_hash
         SHA-256 (hex) over the content-true dirty manifest; one fixed value when clean.
     settings_digest

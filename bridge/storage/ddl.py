@@ -25,6 +25,9 @@ IMMUTABLE_TABLES: dict[str, str | None] = {
     "repository_states": "EXISTS (SELECT 1 FROM repository_states WHERE state_digest = NEW.state_digest)",
     "manifests": "EXISTS (SELECT 1 FROM manifests WHERE dirty_hash = NEW.dirty_hash)",
     "manifest_pages": "EXISTS (SELECT 1 FROM manifest_pages WHERE page_digest = NEW.page_digest)",
+    "workspace_links": (
+        "EXISTS (SELECT 1 FROM workspace_links WHERE workspace_id = NEW.workspace_id AND number = NEW.number)"
+    ),
 }
 
 

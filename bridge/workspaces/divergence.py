@@ -24,7 +24,8 @@ from bridge.git.paths import plain_path
 from bridge.git.process import DEFAULT_TIMEOUT_SECONDS
 from bridge.git.repository import RepositoryLocation
 from bridge.semantics.stamps import RepositoryState, UnknownReason
-from bridge.workspaces.pathchanges import Change, DiskFact, Facts, PathDifference, differences, unlisted_now
+from bridge.workspaces.attribution import Attribution, PathAttribution
+from bridge.workspaces.pathchanges import Change, DiskFact, Facts, PathDifference, Standing, differences, unlisted_now
 from bridge.workspaces.ranking import Folder, Rank, RankedDifference, Touched, folded, ranked
 
 #: Files of now that are hashed as git would, to know content again under another name or another HEAD.
@@ -94,6 +95,8 @@ class DivergenceReport:
         False when ``changes`` may lack paths: a commit or a manifest is not available.
     unobserved
         Paths that the index hides from git status, which nobody compared.
+    attribution
+        During whose turns the paths changed; None if nobody looked.
     """
 
     divergence: Divergence
@@ -105,6 +108,7 @@ class DivergenceReport:
     changes: tuple[RankedDifference, ...] = ()
     are_paths_complete: bool = True
     unobserved: tuple[bytes, ...] = ()
+    attribution: Attribution | None = None
 
     @property
     def is_aligned(self) -> bool:
@@ -143,6 +147,11 @@ class DivergenceReport:
             **{rank.name.lower(): ranks[rank] for rank in Rank},
         }
 
+    def standings(self) -> dict[Standing, int]:
+        """Return how many of the paths that differ stand how, in a fixed order."""
+        counts = Counter(change.difference.standing for change in self.changes)
+        return {standing: counts[standing] for standing in Standing}
+
     def to_json(self, *, max_paths: int = MAX_LISTED_PATHS) -> dict[str, Any]:
         """Return the report under the published names; at most ``max_paths`` paths are listed."""
         unknown = self.unknown
@@ -159,10 +168,14 @@ class DivergenceReport:
             "dirty_hash": _pair(self, "dirty_hash"),
             "settings_changed": self.are_settings_changed,
             "counts": self.counts(),
-            "paths": [_path_json(change) for change in self.changes[:max_paths]],
+            "standing": {str(standing): count for standing, count in self.standings().items()},
+            "paths": [_path_json(change, self.attribution) for change in self.changes[:max_paths]],
             "paths_omitted": max(0, len(self.changes) - max_paths),
             "paths_complete": self.are_paths_complete,
             "folders": [{"path": plain_path(folder.path), "count": folder.count} for folder in self.folders],
+            "attribution": None
+            if self.attribution is None
+            else {"since": self.attribution.since, "is_complete": self.attribution.is_complete},
             "unobserved": [plain_path(path) for path in self.unobserved[:max_paths]],
             "unobserved_count": len(self.unobserved),
         }
@@ -360,15 +373,22 @@ def _head_json(report: DivergenceReport) -> dict[str, Any]:
             "ahead": relation.ahead,
             "behind": relation.behind,
             "commits": [{"id": commit.id, "subject": commit.subject} for commit in relation.commits],
+            "lost": [{"id": commit.id, "subject": commit.subject} for commit in relation.lost],
             "rewritten_as": relation.rewritten_as,
+            "rewritten_by": None if relation.rewritten_by is None else str(relation.rewritten_by),
+            "found_again": relation.found_again,
+            "compared": relation.compared,
             "missing": list(relation.missing),
             "is_cut": relation.is_cut,
+            "is_search_cut": relation.is_search_cut,
+            "is_shallow": relation.is_shallow,
         }
     return value
 
 
-def _path_json(change: RankedDifference) -> dict[str, Any]:
+def _path_json(change: RankedDifference, attribution: Attribution | None) -> dict[str, Any]:
     difference = change.difference
+    turns = PathAttribution() if attribution is None else attribution.of(difference.path, difference.old_path)
     used = {Rank.EDITED: "edited", Rank.READ: "read"}.get(change.rank)
     return {
         "path": plain_path(difference.path),
@@ -377,7 +397,11 @@ def _path_json(change: RankedDifference) -> dict[str, Any]:
         "before": str(difference.before),
         "after": str(difference.after),
         "committed": difference.is_committed,
+        "standing": str(difference.standing),
         "content_changed": difference.is_content_changed,
         "used": used,
         "generated": change.rank is Rank.GENERATED,
+        "attributed_to": [one.to_json() for one in turns.attributed_to],
+        "during_running_turns": list(turns.running),
+        "outside_turns": turns.is_outside_turns,
     }

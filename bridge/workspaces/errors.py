@@ -36,15 +36,6 @@ class StateDamaged(WorkspaceError):
     default_hint = "Check the store: bridge db check. A backup may hold the intact row."
 
 
-class CheckoutNotReady(WorkspaceError):
-    """Raised when a worker's worktree is asked for in a state in which it cannot be used."""
-
-    code = "checkout_not_ready"
-    exit_status = 69
-    summary = "A worker's worktree is reserved, removed or kept, and the step asked for needs another status."
-    default_hint = "See what became of the task: bridge task list."
-
-
 class IncludeRefused(WorkspaceError):
     """Raised when a file matched by ``.worktreeinclude`` cannot be copied into a new worktree."""
 
@@ -52,3 +43,39 @@ class IncludeRefused(WorkspaceError):
     exit_status = 70
     summary = "A file matched by .worktreeinclude cannot be copied into the new worktree."
     default_hint = "Mend the file's permissions, or narrow .worktreeinclude."
+
+
+class DestinationUnusable(WorkspaceError):
+    """Raised when files cannot be put where they are asked for, because something is there or around it."""
+
+    code = "destination_unusable"
+    exit_status = 71
+    summary = "The path for restored files exists and is not empty, or lies inside a repository; nothing was written."
+    default_hint = "Name a path that does not exist yet, outside any repository."
+
+
+class FilesUnknown(WorkspaceError):
+    """Raised when nothing can be said about the files behind a stamp."""
+
+    code = "files_unknown"
+    exit_status = 72
+    summary = "The files behind a stamp cannot be told at all: it is unknown, or its repository is not there."
+    default_hint = "See what the stamp knows: bridge show ENTRY"
+
+
+class FilesNotWritten(WorkspaceError):
+    """Raised when restoring files failed half way; what was made was removed again."""
+
+    code = "files_not_written"
+    exit_status = 73
+    summary = "Files could not be written to the new place; what had been made there was removed again."
+    default_hint = "Mend what the message names (space, permissions), then repeat."
+
+
+class RelinkRefused(WorkspaceError):
+    """Raised when a repository cannot be shown to be the one that a workspace stood for; details say why."""
+
+    code = "relink_refused"
+    exit_status = 74
+    summary = "A repository is not proven to be a workspace's own, or that one is still in its place; nothing changed."
+    default_hint = "See which workspaces there are: bridge session list --all. Register it as a new one: bridge init"

@@ -88,6 +88,65 @@ class Workspace:
         }
 
 
+class KeptStatus(StrEnum):
+    """How much of the contents behind a dirty manifest was kept."""
+
+    #: Every file and symlink that the manifest lists.
+    COMPLETE = "complete"
+    #: Some were left out because of the limits on bytes or files.
+    OVER_LIMIT = "over_limit"
+    #: Some were no longer what had been stamped when they were read; a later stamp of the same state tries again.
+    INCOMPLETE = "incomplete"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptState:
+    """What was kept for a dirty manifest of a repository.
+
+    Parameters
+    ----------
+    ref
+        Holds the contents in Bridge's own store; None when all were left out.
+    kept_count, kept_bytes, omitted_count, omitted_bytes
+        Different contents that are, and that are not kept; bytes of those that no longer could be read are 0.
+    limit_bytes
+        The limit that applied.
+    """
+
+    repository_id: str
+    dirty_hash: str
+    ref: str | None
+    status: KeptStatus
+    kept_count: int
+    kept_bytes: int
+    omitted_count: int
+    omitted_bytes: int
+    limit_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "status": str(self.status),
+            "kept_count": self.kept_count,
+            "kept_bytes": self.kept_bytes,
+            "omitted_count": self.omitted_count,
+            "omitted_bytes": self.omitted_bytes,
+            "limit_bytes": self.limit_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceLink:
+    """One relinking: what a workspace's repository and worktree were called before and after."""
+
+    workspace_id: str
+    old_repository_id: str
+    old_worktree_id: str
+    new_repository_id: str
+    new_worktree_id: str
+    old_path: str
+    new_path: str
+
+
 def shown_folder(folder: Path) -> str:
     """Return a folder in the form in which workspaces keep it."""
     return plain_path(os.fsencode(folder))

@@ -62,6 +62,20 @@ class Status(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Standing(StrEnum):
+    """Where a path that is not as it was stands now, as people ask for it."""
+
+    #: As HEAD has it, or gone as HEAD has it, by commits between the two HEADs.
+    COMMITTED = "committed"
+    #: Other than HEAD has it: modified, staged, deleted, conflicted.
+    UNCOMMITTED = "uncommitted"
+    UNTRACKED = "untracked"
+    IGNORED = "ignored"
+    #: As HEAD has it, and had it: what was uncommitted or untracked then is no more.
+    AS_HEAD = "as in HEAD"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class PathDifference:
     """One path that is not as it was.
@@ -85,6 +99,25 @@ class PathDifference:
     old_path: bytes | None = None
     is_committed: bool = False
     is_content_changed: bool = True
+
+    @property
+    def standing(self) -> Standing:
+        """Where the path stands now."""
+        if self.after in _STANDINGS:
+            return _STANDINGS[self.after]
+        return Standing.COMMITTED if self.is_committed else Standing.AS_HEAD
+
+
+_STANDINGS = {
+    Status.MODIFIED: Standing.UNCOMMITTED,
+    Status.STAGED: Standing.UNCOMMITTED,
+    Status.STAGED_AND_MODIFIED: Standing.UNCOMMITTED,
+    Status.DELETED: Standing.UNCOMMITTED,
+    Status.CONFLICTED: Standing.UNCOMMITTED,
+    Status.UNTRACKED: Standing.UNTRACKED,
+    Status.IGNORED: Standing.IGNORED,
+    Status.UNKNOWN: Standing.UNKNOWN,
+}
 
 
 @dataclass(frozen=True, slots=True)

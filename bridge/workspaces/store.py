@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Table, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, Table, bindparam, delete, insert, select, update
 
 from bridge.foundation.canonical import canonical_text, parse_json
 from bridge.foundation.hashing import digest_hex
-from bridge.git.manifest import CLEAN_DIRTY_HASH, Manifest, ManifestMalformed
+from bridge.git.contentstore import KeptObject
+from bridge.git.manifest import CLEAN_DIRTY_HASH, Manifest, ManifestMalformed, ManifestRow, decode_page
 from bridge.git.observe import Observation
 from bridge.git.paths import plain_path
-from bridge.semantics.stamps import STAMP_VERSION, RepositoryState, UnknownReason
+from bridge.semantics.stamps import STAMP_VERSION, UNBORN, RepositoryState, UnknownReason
 from bridge.storage.prepared import Prepared
-from bridge.storage.tables import manifest_pages, manifests, repository_states, workspaces
+from bridge.storage.tables import (
+    kept_contents,
+    kept_states,
+    manifest_pages,
+    manifests,
+    repository_states,
+    workspace_links,
+    workspace_roots,
+    workspaces,
+)
 from bridge.storage.transaction import Transaction
 from bridge.workspaces.errors import StateDamaged, WorkspaceNotFound, WorkspacePathTaken
-from bridge.workspaces.models import Workspace, WorkspaceKind, WorkspaceStatus, shown_folder
+from bridge.workspaces.models import (
+    KeptState,
+    KeptStatus,
+    Workspace,
+    WorkspaceKind,
+    WorkspaceLink,
+    WorkspaceStatus,
+    shown_folder,
+)
 
 #: Values in one IN list; SQLite takes 32,766.
 _CHUNK: Final = 500
@@ -240,6 +258,47 @@ def load_manifest(connection: Connection, dirty_hash: str) -> Manifest | None:
     return manifest
 
 
+class PageReader:
+    """Reads the rows of some directories from many manifests; a page that several of them share is read once."""
+
+    def __init__(self, connection: Connection, directories: Collection[bytes]) -> None:
+        self._connection = connection
+        self._directories = frozenset(plain_path(directory) for directory in directories)
+        self._pages: dict[str, list[ManifestRow]] = {}
+        #: Rows that were read so far.
+        self.rows_read = 0
+
+    def rows(self, dirty_hash: str) -> list[ManifestRow] | None:
+        """Return a stored manifest's rows in those directories; None when the state came without paths.
+
+        Raises
+        ------
+        StateDamaged
+            If a page is missing or damaged.
+        """
+        if dirty_hash == CLEAN_DIRTY_HASH:
+            return []
+        query = select(manifests.c.page_index).where(manifests.c.dirty_hash == dirty_hash)
+        index = self._connection.execute(query).scalar_one_or_none()
+        if index is None:
+            return None
+        wanted = [page["page"] for page in parse_json(index) if page["directory"] in self._directories]
+        return [row for digest in wanted for row in self._page(digest, dirty_hash)]
+
+    def _page(self, digest: str, dirty_hash: str) -> list[ManifestRow]:
+        if digest not in self._pages:
+            query = select(manifest_pages.c.body).where(manifest_pages.c.page_digest == digest)
+            body = self._connection.execute(query).scalar_one_or_none()
+            if body is None or digest_hex(bytes(body)) != digest:
+                raise _damaged_manifest(dirty_hash)
+            try:
+                self._pages[digest] = decode_page(bytes(body))
+            except ManifestMalformed as error:
+                raise _damaged_manifest(dirty_hash) from error
+            self.rows_read += len(self._pages[digest])
+        return self._pages[digest]
+
+
 def _damaged_manifest(dirty_hash: str) -> StateDamaged:
     return StateDamaged(
         f"The stored manifest {dirty_hash[:12]} is incomplete or does not match its digest.",
@@ -270,3 +329,120 @@ def _known(connection: Connection, table: Table, key: str, values: Sequence[str]
 
 def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
     return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
+
+
+# Kept contents
+
+_K, _C = kept_states.c, kept_contents.c
+
+
+def find_kept_state(connection: Connection, repository_id: str, dirty_hash: str) -> KeptState | None:
+    """Return what was kept for a dirty manifest of a repository; None if nothing was tried or it failed."""
+    query = select(*(_K[name] for name in KeptState.__slots__)).where(
+        _K.repository_id == repository_id, _K.dirty_hash == dirty_hash
+    )
+    row = connection.execute(query).first()
+    if row is None:
+        return None
+    values = dict(zip(KeptState.__slots__, row, strict=True))
+    return KeptState(**{**values, "status": KeptStatus(values["status"])})
+
+
+def save_kept_state(tx: Transaction, kept: KeptState, objects: Mapping[str, KeptObject], moment: str) -> None:
+    """Record what was kept for a manifest, in place of what an earlier try kept, and where each content is."""
+    tx.execute(delete(kept_states).where(_K.repository_id == kept.repository_id, _K.dirty_hash == kept.dirty_hash))
+    values = {name: getattr(kept, name) for name in KeptState.__slots__}
+    tx.execute(insert(kept_states).values({**values, "status": str(kept.status), "created_at": moment}))
+    recorded = find_kept_contents(tx.connection, kept.repository_id, objects)
+    new = {digest: found for digest, found in objects.items() if recorded.get(digest) != found}
+    for chunk in _chunks([digest for digest in new if digest in recorded]):
+        tx.execute(delete(kept_contents).where(_C.repository_id == kept.repository_id, _C.content_digest.in_(chunk)))
+    if new:
+        rows = [
+            {"repository_id": kept.repository_id, "content_digest": digest, "object_id": at.object_id, "size": at.size}
+            for digest, at in new.items()
+        ]
+        tx.execute(insert(kept_contents), rows)
+
+
+def find_kept_contents(connection: Connection, repository_id: str, digests: Collection[str]) -> dict[str, KeptObject]:
+    """Return where contents are kept, for those that are."""
+    found: dict[str, KeptObject] = {}
+    for chunk in _chunks(list(digests)):
+        query = select(_C.content_digest, _C.object_id, _C.size).where(
+            _C.repository_id == repository_id, _C.content_digest.in_(chunk)
+        )
+        found.update((digest, KeptObject(object_id, size)) for digest, object_id, size in connection.execute(query))
+    return found
+
+
+def kept_repositories(connection: Connection) -> list[str]:
+    """Return the ids of the repositories of which something is, or was, kept."""
+    ids = set(connection.execute(select(_K.repository_id).distinct()).scalars())
+    return sorted(ids | set(connection.execute(select(_C.repository_id).distinct()).scalars()))
+
+
+def kept_manifests(connection: Connection, *, before: str | None = None) -> list[tuple[str, str, str | None]]:
+    """Return repository, dirty hash and ref of everything kept, or of what was kept before a moment."""
+    query = select(_K.repository_id, _K.dirty_hash, _K.ref)
+    if before is not None:
+        query = query.where(_K.created_at <= before)
+    return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+
+
+def forget_kept_states(tx: Transaction, keys: Iterable[tuple[str, str]]) -> None:
+    """Remove the rows of manifests, given by repository and dirty hash, whose contents nobody needs any more."""
+    for repository_id, dirty_hash in keys:
+        tx.execute(delete(kept_states).where(_K.repository_id == repository_id, _K.dirty_hash == dirty_hash))
+
+
+def forget_kept_contents(tx: Transaction, repository_id: str, reachable: Collection[str]) -> int:
+    """Remove the rows of contents whose object is not among the reachable ones; return how many."""
+    query = select(_C.content_digest, _C.object_id).where(_C.repository_id == repository_id)
+    gone = [digest for digest, object_id in tx.connection.execute(query) if object_id not in reachable]
+    for chunk in _chunks(gone):
+        tx.execute(delete(kept_contents).where(_C.repository_id == repository_id, _C.content_digest.in_(chunk)))
+    return len(gone)
+
+
+# Relinking
+
+
+def add_link(tx: Transaction, link: WorkspaceLink, moment: str) -> None:
+    """Record that a workspace stands for another place from now on."""
+    number = len(list_links(tx.connection, link.workspace_id)) + 1
+    values = {name: getattr(link, name) for name in WorkspaceLink.__slots__}
+    tx.execute(insert(workspace_links).values({**values, "number": number, "created_at": moment}))
+
+
+def list_links(connection: Connection, workspace_id: str) -> list[WorkspaceLink]:
+    """Return the relinkings of a workspace, oldest first."""
+    columns = [workspace_links.c[name] for name in WorkspaceLink.__slots__]
+    query = select(*columns).where(workspace_links.c.workspace_id == workspace_id).order_by(workspace_links.c.number)
+    return [WorkspaceLink(*row) for row in connection.execute(query)]
+
+
+def add_roots(tx: Transaction, workspace_id: str, commits: Iterable[str]) -> None:
+    """Record root commits of a workspace's repository; those known already stay."""
+    known = set(list_roots(tx.connection, workspace_id))
+    for commit in commits:
+        if commit not in known:
+            tx.execute(insert(workspace_roots).values(workspace_id=workspace_id, commit_id=commit))
+
+
+def list_roots(connection: Connection, workspace_id: str) -> list[str]:
+    """Return the root commits that were seen in a workspace's repository."""
+    query = select(workspace_roots.c.commit_id).where(workspace_roots.c.workspace_id == workspace_id)
+    return sorted(connection.execute(query).scalars())
+
+
+def stamped_heads(connection: Connection, repository_id: str, limit: int) -> list[str]:
+    """Return commits that HEAD of a repository was stamped at, the newest states first, each once."""
+    query = (
+        select(repository_states.c.state)
+        .where(repository_states.c.state.like(f'%"repository_id":"{repository_id}"%'))
+        .order_by(repository_states.c.created_at.desc())
+        .limit(limit)
+    )
+    heads = (parse_json(text)["head"] for text in connection.execute(query).scalars())
+    return [head for head in dict.fromkeys(heads) if head != UNBORN]

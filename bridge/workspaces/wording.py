@@ -7,13 +7,17 @@ from strangers: they stand in quotes, escaped and shortened, so that a name cann
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from bridge.git.history import HeadRelation, RelationKind
+from bridge.foundation.ids import short_entry, short_session
+from bridge.git.history import CommitSubject, HeadRelation, RelationKind
 from bridge.git.paths import display_path
 from bridge.git.removal import Obstacle, ObstacleReason
+from bridge.git.rewrites import RewrittenBy
 from bridge.semantics.stamps import UNBORN, UnknownReason
+from bridge.workspaces.attribution import PathAttribution
 from bridge.workspaces.divergence import Divergence, DivergenceReport, Identity, Side, Unknown
 from bridge.workspaces.pathchanges import Change, PathDifference
 from bridge.workspaces.ranking import Folder, Rank
@@ -29,8 +33,14 @@ MIN_LIMIT: Final = 200
 MAX_QUOTED: Final = 100
 #: Characters of a commit id that are shown.
 ID_CHARACTERS: Final = 10
-#: Commits whose subjects an agent's text shows.
+#: Commits whose subjects an agent's text shows, of new and of lost ones each.
 MAX_COMMITS_TOLD: Final = 3
+#: Characters of one quoted commit subject, quotes included.
+MAX_SUBJECT: Final = 72
+#: Entries or sessions that are named in a row.
+MAX_NAMES_TOLD: Final = 3
+#: Sessions whose turns one line counts.
+MAX_SESSIONS_TOLD: Final = 4
 #: Characters of git's own words that are passed on.
 MAX_DETAIL: Final = 200
 
@@ -54,29 +64,33 @@ def quoted_text(text: str, limit: int = MAX_QUOTED) -> str:
     return quoted(text.encode("utf-8", "surrogatepass"), limit)
 
 
-def one_line(report: DivergenceReport, *, reference: str | None = None, was_agent_told: bool = False) -> str:
+def one_line(
+    report: DivergenceReport, *, since: str | None = None, reference: str | None = None, was_agent_told: bool = False
+) -> str:
     """Return the divergence in one line for a person.
 
     Parameters
     ----------
+    since
+        Short reference of the entry whose stamp was compared; None for the last turn of the conversation.
     reference
         Short reference of the session, for the command that shows more; None leaves that out.
     was_agent_told
         Whether to say that the agent has the same information.
     """
+    moment = "this conversation's last turn" if since is None else f"entry {since}"
     if report.divergence is Divergence.UNKNOWN:
-        return _unknown_line(report)
+        return _unknown_line(report, since)
     if report.divergence is Divergence.ALIGNED:
-        return f"files are as they were at this conversation's last turn ({_place(report)})"
-    head = _head_short(report.head)
-    facts = [_identity_fact(report), f"HEAD is {head}" if head else "", *_switches(report)]
+        return f"files are as they were at {moment} ({_place(report)})"
+    facts = [_identity_fact(report, since), _head_fact(report.head), *_switches(report)]
     facts = [fact for fact in facts if fact]
     if report.changes:
-        facts.append(_paths_short(report))
+        facts.append(_paths_short(report, moment))
     elif not report.are_paths_complete:
         facts.append("the paths cannot be compared")
     # Where nothing else differs it is the settings, or what git thinks of files that are as they were.
-    line = ", ".join(facts) if facts else "the state differs, no file does"
+    line = ", ".join(facts) if facts else f"the state differs from that of {moment}, no file does"
     if was_agent_told:
         line += ". The agent was told"
     return line if reference is None else f"{line}. See: bridge status {reference}"
@@ -107,8 +121,52 @@ def agent_text(report: DivergenceReport, limit: int = START_LIMIT) -> str:
     _tell_others(text, report)
     if report.unobserved:
         text.sentence(f"git does not look at {_count(len(report.unobserved), 'path')} here, nor does this comparison.")
-    text.sentence(_commits_sentence(report.head))
+    for sentence in _commits_sentences(report.head):
+        text.sentence(sentence)
     return text.text
+
+
+def standing_words(report: DivergenceReport) -> str:
+    """Return how the changed paths stand now, such as ``1 committed, 2 uncommitted, 1 untracked``."""
+    return ", ".join(f"{count} {standing}" for standing, count in report.standings().items() if count)
+
+
+def turn_words(attribution: PathAttribution) -> str:
+    """Return during whose turns a path changed, such as ``during 9f3a.31, while 7c21 was at work``; may be empty."""
+    entries = [short_entry(one.entry_id) for one in attribution.attributed_to]
+    facts: list[str] = []
+    if entries:
+        facts.append(f"during {_enumerated(entries)}")
+        if all(one.came_with_older_commits for one in attribution.attributed_to):
+            facts[0] += " with older commits"
+    if attribution.running:
+        facts.append(f"while {_enumerated([short_session(session) for session in attribution.running])} was at work")
+    if facts and attribution.is_outside_turns:
+        facts.append("and outside any turn")
+    return ", ".join(facts)
+
+
+def turns_line(report: DivergenceReport) -> str:
+    """Return how many paths changed during whose turns, in one line for a person; empty if in nobody's."""
+    if report.attribution is None:
+        return ""
+    attributions = [
+        report.attribution.of(change.difference.path, change.difference.old_path) for change in report.changes
+    ]
+    counts: Counter[str] = Counter()
+    for attribution in attributions:
+        counts.update({one.session_id for one in attribution.attributed_to} | set(attribution.running))
+    if not counts:
+        return ""
+    told = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    facts = [f"{_count(count, 'path')} during turns of {short_session(name)}" for name, count in told]
+    if len(facts) > MAX_SESSIONS_TOLD:
+        facts[MAX_SESSIONS_TOLD:] = [f"others during turns of {_count(len(facts) - MAX_SESSIONS_TOLD, 'more session')}"]
+    outside = sum(attribution.is_outside_turns for attribution in attributions)
+    if outside:
+        facts.append(f"{outside} outside any turn")
+    line = ", ".join(facts)
+    return line if report.attribution.is_complete else f"{line}; not all of the time since could be looked into"
 
 
 def kept_reason(obstacles: Sequence[Obstacle]) -> str:
@@ -203,8 +261,17 @@ def _tell_others(text: _Text, report: DivergenceReport) -> None:
             text.sentence(f"Also changed: {_count(len(others), 'other path')}.")
     if generated:
         text.sentence(f"Also changed: {_count(generated, 'lock or generated file')}.")
+    text.sentence(_standing_sentence(report))
     if not report.are_paths_complete:
         text.sentence("Further paths may differ; what they were can no longer be told.")
+
+
+def _standing_sentence(report: DivergenceReport) -> str:
+    """Return how the changed paths stand now; together, as each one's own word may not have had room."""
+    words = standing_words(report)
+    if not words:
+        return ""
+    return f"Status now: {words}."
 
 
 #: Others that are named one by one; more are folded by folder.
@@ -254,8 +321,10 @@ def _place(report: DivergenceReport) -> str:
     return f"{_branch(now.ref)}, {_id(now.head)}" if now.ref is not None else f"detached at {_id(now.head)}"
 
 
-def _identity_fact(report: DivergenceReport) -> str:
-    return "" if report.identity is Identity.SAME else "the last turn was in another worktree"
+def _identity_fact(report: DivergenceReport, since: str | None) -> str:
+    if report.identity is Identity.SAME:
+        return ""
+    return f"{'the last turn' if since is None else f'entry {since}'} was in another worktree"
 
 
 def _identity_sentence(report: DivergenceReport) -> str:
@@ -280,50 +349,89 @@ def _switches(report: DivergenceReport) -> list[str]:
     return facts
 
 
-def _head_short(relation: HeadRelation | None) -> str:
-    """Return where HEAD is, seen from where it was, as words that follow "HEAD is"; empty if it is the same."""
-    if relation is None:
+def _head_fact(relation: HeadRelation | None) -> str:
+    """Return where HEAD went, with the newest commit of it; empty if it stayed."""
+    if relation is None or relation.kind is RelationKind.SAME:
         return ""
+    fact = f"HEAD {_head_words(relation)}"
+    if relation.commits and relation.kind in {RelationKind.AHEAD, RelationKind.BEHIND}:
+        fact += f", newest {quoted_text(relation.commits[0].subject, MAX_SUBJECT)}"
+    return fact
+
+
+def _head_words(relation: HeadRelation) -> str:
+    """Return where HEAD is, seen from where it was, as words that follow "HEAD"."""
     least = "at least " if relation.is_cut else ""
-    ahead, behind = _count(relation.ahead, "commit"), _count(relation.behind, "commit")
-    return {
-        RelationKind.SAME: "",
-        RelationKind.AHEAD: f"{least}{ahead} ahead",
-        RelationKind.BEHIND: f"{least}{behind} behind",
-        RelationKind.DIVERGED: f"{least}{ahead} ahead and {behind} behind",
-        RelationKind.REWRITTEN: f"rewritten (the earlier commit is {_id(relation.rewritten_as or '')} now)",
-        RelationKind.UNRELATED: "in an unrelated history",
-        RelationKind.MISSING: "at another commit, the earlier one is no longer in the repository",
-    }[relation.kind]
+    if relation.kind is RelationKind.AHEAD:
+        return f"moved forward by {least}{_count(relation.ahead, 'commit')}"
+    if relation.kind is RelationKind.BEHIND:
+        return f"moved back by {least}{_count(relation.behind, 'commit')}"
+    if relation.kind is RelationKind.REWRITTEN:
+        again = _id(relation.rewritten_as or "")
+        return f"is rewritten: the earlier commit is found again as {again} ({_known_by(relation)})"
+    if relation.kind is RelationKind.UNDECIDED and relation.is_shallow:
+        return "is at another commit, in this shallow clone it cannot be told how it lies to the earlier one"
+    if relation.kind is RelationKind.UNDECIDED:
+        return "is at another commit, how it lies to the earlier one took too long to find out"
+    if relation.kind is RelationKind.MISSING:
+        return "is at another commit, the earlier one is no longer in the repository"
+    where = "is in an unrelated history" if relation.kind is RelationKind.UNRELATED else "moved to another line"
+    sides = f"{_count(relation.ahead, 'commit')} new, {_count(relation.behind, 'commit')} no longer in it"
+    again = f", {relation.found_again} of them found again" if relation.found_again else ""
+    return f"{where} ({sides}{again})"
+
+
+def _known_by(relation: HeadRelation) -> str:
+    by = relation.rewritten_by
+    if by is RewrittenBy.SQUASH:
+        return "the same changes in one commit"
+    if by is RewrittenBy.TREE:
+        return "the same tree"
+    if relation.found_again < relation.compared:
+        return f"the same patch, as {relation.found_again} of {_count(relation.compared, 'commit')}"
+    return "the same patch"
 
 
 def _head_sentence(report: DivergenceReport) -> str:
     relation, then, now = report.head, report.then, report.now
     if relation is None or then is None or now is None or relation.kind is RelationKind.SAME:
         return ""
-    return f"HEAD was {_id(then.head)} and is {_id(now.head)}: {_head_short(relation)}."
+    return f"HEAD was {_id(then.head)} and is {_id(now.head)}: it {_head_words(relation)}."
 
 
-def _commits_sentence(relation: HeadRelation | None) -> str:
-    if relation is None or not relation.commits or relation.ahead == 0:
-        return ""
-    shown = [f"{_id(commit.id)} {quoted_text(commit.subject, 72)}" for commit in relation.commits[:MAX_COMMITS_TOLD]]
-    rest = relation.ahead - len(shown)
+def _commits_sentences(relation: HeadRelation | None) -> list[str]:
+    if relation is None:
+        return []
+    new, old = (relation.commits, relation.lost) if relation.ahead else ((), relation.commits)
+    told = [("Commits since", new, relation.ahead), ("Commits no longer in HEAD", old, relation.behind)]
+    return [_commits_sentence(head, commits, total) for head, commits, total in told if commits]
+
+
+def _commits_sentence(head: str, commits: Sequence[CommitSubject], total: int) -> str:
+    shown = [f"{_id(commit.id)} {quoted_text(commit.subject, MAX_SUBJECT)}" for commit in commits[:MAX_COMMITS_TOLD]]
+    rest = total - len(shown)
     more = f" and {rest} more" if rest > 0 else ""
-    return f"Commits since: {', '.join(shown)}{more}."
+    return f"{head}: {', '.join(shown)}{more}."
 
 
-def _paths_short(report: DivergenceReport) -> str:
+def _paths_short(report: DivergenceReport, moment: str) -> str:
     used = len(report.of_rank(Rank.EDITED, Rank.READ))
-    line = f"{_count(len(report.changes), 'path')} changed since this conversation's last turn"
+    line = f"{_count(len(report.changes), 'path')} changed since {moment}"
     return f"{line}, {used} it had used" if used else line
 
 
-def _unknown_line(report: DivergenceReport) -> str:
+def _enumerated(names: Sequence[str]) -> str:
+    shown, rest = names[:MAX_NAMES_TOLD], len(names) - MAX_NAMES_TOLD
+    if rest > 0:
+        return f"{', '.join(shown)} and {rest} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def _unknown_line(report: DivergenceReport, since: str | None) -> str:
     unknown = report.unknown
     if unknown is None:
         return "cannot tell whether files changed"
-    line = f"cannot tell whether files changed: {_reason(unknown)}."
+    line = f"cannot tell whether files changed: {_reason(unknown, since)}."
     hint = _HINTS.get(unknown.reason)
     return line if hint is None else f"{line} {hint}"
 
@@ -334,9 +442,10 @@ def _unknown_sentence(report: DivergenceReport) -> str:
     return f"It is not known whether files changed after your last turn: {reason}."
 
 
-def _reason(unknown: Unknown) -> str:
+def _reason(unknown: Unknown, since: str | None = None) -> str:
     path = "a path" if unknown.path is None else _shown_path(unknown.path)
-    when = "at the last turn" if unknown.side is Side.THEN else "now"
+    then, stamped = ("at the last turn", "the last entry") if since is None else (f"at entry {since}", f"entry {since}")
+    when = then if unknown.side is Side.THEN else "now"
     texts = {
         UnknownReason.NO_PATH: f"there was no folder to look at {when}",
         UnknownReason.NOT_A_REPOSITORY: f"the folder was in no git repository {when}"
@@ -347,8 +456,8 @@ def _reason(unknown: Unknown) -> str:
         UnknownReason.UNSUPPORTED_FEATURE: f"the repository uses a feature that {when} could not be read",
         UnknownReason.TIMED_OUT: f"looking took too long {when}",
         UnknownReason.GIT_FAILED: f"git failed {when}",
-        UnknownReason.UNSTAMPED: "the last entry carries no file state",
-        UnknownReason.STAMP_VERSION: "the last entry's file state is of a version that this Bridge does not read",
+        UnknownReason.UNSTAMPED: f"{stamped} carries no file state",
+        UnknownReason.STAMP_VERSION: f"{stamped}'s file state is of a version that this Bridge does not read",
         UnknownReason.BASE_UNAVAILABLE: "what the files were then is not available",
     }
     text = texts[unknown.reason]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bridge.control.divergence import SessionDivergence
+
+#: Sessions that are listed for people, the last touched first.
+MAX_SHOWN_SESSIONS: Final = 50
 
 
 @command(exits={1: "With --check: a session is not aligned with the files."})
@@ -34,15 +38,20 @@ def status(
     unknown: it cannot be told, with the reason. With --json: an object for one session, else an array.
     """
     from bridge.cli.divergenceview import detailed
+    from bridge.cli.relinkhint import RELINK_OFFERED, offer
     from bridge.cli.standing import open_existing, open_if_there, standpoint_of
     from bridge.control.comparing import require_checkout, status_here, status_of
+    from bridge.control.relinking import relink_candidates
     from bridge.workspaces.wording import agent_text
 
     if session is None and not agent:
         require_checkout(cli.directory)
         with open_if_there(cli) as controller:
             sessions = () if controller is None else status_here(controller, cli.directory).sessions
+            lost = [] if controller is None or sessions else relink_candidates(controller, cli.directory)
         cli.output.emit([found.to_json() for found in sessions], _listed(sessions) or None)
+        for candidate in lost:
+            cli.output.warn(offer(candidate), code=RELINK_OFFERED)
         if not sessions:
             cli.output.status("no open session is about this checkout; start one: bridge session new")
         is_aligned = all(found.report.is_aligned for found in sessions)
@@ -62,8 +71,11 @@ def _listed(sessions: Sequence[SessionDivergence]) -> str:
     from bridge.workspaces.wording import one_line as divergence_line
 
     rows = []
-    for found in sessions:
+    for found in sessions[:MAX_SHOWN_SESSIONS]:
         reference = short_session(found.session.id)
         line = divergence_line(found.report, reference=reference)
         rows.append([reference, str(found.report.divergence), one_line(found.session.label or "-"), line])
-    return table(rows)
+    more = len(sessions) - len(rows)
+    counts = Counter(str(found.report.divergence) for found in sessions[MAX_SHOWN_SESSIONS:])
+    told = ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
+    return table(rows) + (f"\nand {more} more ({told}); --json lists them" if more > 0 else "")

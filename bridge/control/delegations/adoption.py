@@ -111,6 +111,7 @@ def adopt(controller: Controller, delegation: Delegation, *, is_forced: bool = F
     if commit != state.head:
         fast_forward_checkout(checkout, commit, expected_head=state.head)
     observation = controller.observer.observe_exactly(checkout)
+    controller.keeper.keep(observation)
     # Where the commits went, should somebody have switched to another branch of the same commit meanwhile.
     branch = state.ref if observation.state is None else observation.state.ref
     recorded = controller.recorder.transact(

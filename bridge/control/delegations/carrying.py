@@ -103,7 +103,13 @@ def _failed(delegation: Delegation, error: BaseException) -> AttemptOutcome:
         failure_class, detail = SYSTEM_ERROR, f"The system refused: {error}"
     elif isinstance(error, anyio.get_cancelled_exc_class()):
         failure_class, detail = str(FailureClass.CANCELLED), "The controller was asked to stop."
-    _log.warning("a delegation failed", action="delegation_failed", delegation_id=delegation.id, code=failure_class)
+    _log.warning(
+        "a delegation failed",
+        action="delegation_failed",
+        delegation_id=delegation.id,
+        code=failure_class,
+        detail=detail,
+    )
     return AttemptOutcome(
         attempt=1,
         attempts_permitted=delegation.request.attempts_permitted,
@@ -122,6 +128,7 @@ def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
     else:
         workspace, base = _own_worktree(orchestration, approved), approved.base_commit
     observation = controller.observer.observe_exactly(workspace.folder)
+    controller.keeper.keep(observation)
     objective = delegation.request.objective
 
     def record(recording: RecordingTransaction) -> Assigned:

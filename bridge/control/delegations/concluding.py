@@ -56,6 +56,7 @@ def inspect(
     """
     timeout = controller.settings.git_timeout_seconds
     observation = controller.observer.observe_exactly(worktree)
+    controller.keeper.keep(observation)
     try:
         drift = () if is_shared else tuple(checkout_drift(worktree, None).notes)
         preserved = preserve(
@@ -103,6 +104,7 @@ def conclude(
         cited = _cited(connection, delegation)
     payload = _payload(delegation, outcome, inspected, cited)
     parent = controller.observer.stamp_session(controller.store, workspace_id)
+    controller.keeper.keep(parent)
     # Redacted, checked and hashed here and not under the write lock: a result may be large.
     prepare = controller.recorder.prepare
     result = prepare(EntryDraft(kind=RESULT_KIND, payload=payload, cursor=delegation.cursor_owner), parent.stamp)

@@ -53,6 +53,8 @@ def begin(controller: Controller, start: Start) -> Orchestration:
     observation = check_startable(
         controller, start.workspace.folder, start.session_id, dirty=start.dirty, requests=start.requests
     )
+    if start.session_id is None:
+        controller.keeper.keep(observation)
 
     def record(recording: RecordingTransaction) -> tuple[str, Agent]:
         connection, moment = recording.tx.connection, recording.moment

@@ -185,6 +185,7 @@ def ask(
     controller = orchestration.controller
     # The exact path: the base of a worker never rests on a hint.
     observation = controller.observer.observe_exactly(orchestration.checkout)
+    controller.keeper.keep(observation)
     decision: dict[str, Any] = {
         **considered.decision.to_json(),
         "input": PolicyInput(considered.request, considered.facts, orchestration.limits).to_json(),

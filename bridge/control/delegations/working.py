@@ -237,6 +237,7 @@ class _Sink:
 
     def _record(self, event: AdapterEvent) -> None:
         observation = self._controller.observer.observe(self._assigned.worktree)
+        self._controller.keeper.keep(observation)
         visibility: Visibility | None = None
         if event.is_hidden is not None:
             visibility = HIDDEN if event.is_hidden else ELIGIBLE

@@ -278,6 +278,7 @@ def _record(orchestration: Orchestration, plan: PlanRequest) -> tuple[PlanRun, t
     """Record the plan, its steps as an entry, and one queued row per worker, in one transaction."""
     controller = orchestration.controller
     observation = controller.observer.observe(orchestration.checkout)
+    controller.keeper.keep(observation)
 
     def record(recording: RecordingTransaction) -> tuple[PlanRun, tuple[Delegation, ...]]:
         moment, connection = recording.moment, recording.tx.connection

@@ -19,7 +19,16 @@ from bridge.storage.tables.conversations import (
 )
 from bridge.storage.tables.integrity import audit_events
 from bridge.storage.tables.recall import recall_documents, recall_marks
-from bridge.storage.tables.workspaces import manifest_pages, manifests, repository_states, workspaces
+from bridge.storage.tables.workspaces import (
+    kept_contents,
+    kept_states,
+    manifest_pages,
+    manifests,
+    repository_states,
+    workspace_links,
+    workspace_roots,
+    workspaces,
+)
 
 #: The one row of this table is the schema version; it has no key.
 schema_version = Table("schema_version", metadata, Column("version_num", Text, nullable=False))
@@ -33,6 +42,8 @@ __all__ = [
     "controllers",
     "delegations",
     "entry_labels",
+    "kept_contents",
+    "kept_states",
     "legacy_events",
     "manifest_pages",
     "manifests",
@@ -46,5 +57,7 @@ __all__ = [
     "session_entries",
     "session_heads",
     "sessions",
+    "workspace_links",
+    "workspace_roots",
     "workspaces",
 ]

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, ForeignKeyConstraint, Index, LargeBinary, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+)
 
 from bridge.storage.tables.base import key, metadata, optional, partial_unique, required
 
@@ -63,4 +72,62 @@ manifest_pages = Table(
     key("page_digest"),
     required("body", LargeBinary),
     CheckConstraint("length(page_digest) = 64", name="page_digest"),
+)
+
+#: Contents that were kept for a dirty manifest of a repository; absent means none were.
+#:
+#: ``ref`` names, in Bridge's own object store, the commit that holds them; it is absent when all were left out.
+kept_states = Table(
+    "kept_states",
+    metadata,
+    key("repository_id"),
+    key("dirty_hash"),
+    optional("ref"),
+    required("status"),
+    required("kept_count", Integer),
+    required("kept_bytes", BigInteger),
+    required("omitted_count", Integer),
+    required("omitted_bytes", BigInteger),
+    required("limit_bytes", BigInteger),
+    required("created_at"),
+    CheckConstraint("status IN ('complete', 'over_limit', 'incomplete')", name="status"),
+    sqlite_with_rowid=False,
+)
+
+#: Which object of Bridge's own store holds the bytes with a SHA-256 digest.
+kept_contents = Table(
+    "kept_contents",
+    metadata,
+    key("repository_id"),
+    key("content_digest"),
+    required("object_id"),
+    required("size", BigInteger),
+    sqlite_with_rowid=False,
+)
+
+#: One relinking of a workspace: stamps taken under the old ids stand for the new ones. Append-only by trigger.
+workspace_links = Table(
+    "workspace_links",
+    metadata,
+    key("workspace_id"),
+    key("number", Integer),
+    required("old_repository_id"),
+    required("old_worktree_id"),
+    required("new_repository_id"),
+    required("new_worktree_id"),
+    required("old_path"),
+    required("new_path"),
+    required("created_at"),
+    ForeignKeyConstraint(["workspace_id"], ["workspaces.id"], name="fk_workspace_links_workspace_id"),
+    sqlite_with_rowid=False,
+)
+
+#: A root commit of a registered repository: by it the repository is known again elsewhere.
+workspace_roots = Table(
+    "workspace_roots",
+    metadata,
+    key("workspace_id"),
+    key("commit_id"),
+    ForeignKeyConstraint(["workspace_id"], ["workspaces.id"], name="fk_workspace_roots_workspace_id"),
+    sqlite_with_rowid=False,
 )

@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+import structlog
 
 from bridge.cli.main import main
 
@@ -85,6 +86,8 @@ class InProcessCli:
                 setattr(sys, name, stream)
             for stream in streams.values():
                 stream.detach()
+            # A command that logged has sent the log to its own stderr, which is no more.
+            structlog.reset_defaults()
 
 
 @contextmanager

@@ -119,7 +119,7 @@ def test_status_of_one_session_names_the_paths(here, repository, session, say):
     text = here("status", "@").ok().stdout
     assert text.splitlines() == [
         "diverged: 2 paths changed since this conversation's last turn, 1 it had used",
-        "paths:",
+        "paths: 1 uncommitted, 1 untracked",
         '  changed   "a.txt"  (clean -> modified, edited here)',
         '  appeared  "c.txt"  (absent -> untracked)',
     ]
@@ -145,8 +145,17 @@ def test_diff_compares_with_the_entry_that_is_named(here, repository, session, s
     assert (report["entry_id"], report["divergence"]) == (first, "diverged")
     assert by_path(report)["a.txt"]["committed"] is True
     text = here("diff", "1").ok().stdout
-    assert text.startswith(f"diverged from {session[-4:]}.1: HEAD is ahead (ahead 1, behind 0), 1 paths differ\n")
-    assert here("diff", "2").ok().stdout == f"aligned: files are as they were at {session[-4:]}.2\n"
+    head = repository.head()[:10]
+    assert text.splitlines() == [
+        f'diverged: HEAD moved forward by 1 commit, newest "second", 1 path changed since entry {session[-4:]}.1',
+        "commits since:",
+        f'  {head}  "second"',
+        "paths: 1 committed",
+        '  committed  "a.txt"  (clean -> clean, in a commit)',
+    ]
+    assert here("diff", "2").ok().stdout == (
+        f'aligned: files are as they were at entry {session[-4:]}.2 ("main", {head})\n'
+    )
 
 
 def test_fc_44_the_current_folder_plays_no_part(here, repository, session, say, tmp_path):
@@ -245,4 +254,10 @@ def test_fc_54_changes_by_tools_shells_and_people_are_all_reported(here, reposit
         "b": ("changed", "modified", False),
         "c": ("vanished", "deleted", False),
         "d": ("appeared", "untracked", False),
+    }
+    assert {path: change["standing"] for path, change in by_path(report).items()} == {
+        "a": "committed",
+        "b": "uncommitted",
+        "c": "uncommitted",
+        "d": "untracked",
     }

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.control import adoption
+from bridge.control.delegations import adoption
 from bridge.control.delegations.adoption import adopt, discard
 from bridge.control.errors import AdoptionConflict, AdoptionRefused, NothingToAdopt, TaskStillOpen
 from bridge.control.plans.scheduling import run_plan

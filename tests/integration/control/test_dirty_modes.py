@@ -8,10 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.control import plans
 from bridge.control.delegations.adoption import adopt
 from bridge.control.delegations.bases import MAX_NAMED_PATHS
 from bridge.control.errors import AdoptionConflict, UncommittedWork
+from bridge.control.plans import scheduling
 from bridge.control.plans.scheduling import run_plan
 from bridge.git.errors import CheckoutBlocked
 
@@ -148,7 +148,7 @@ def test_a_shared_writer_follows_another_in_one_plan(world: Any) -> None:
 def test_shared_writers_of_two_runs_follow_one_another(
     world: Any, another_controller: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "ELSEWHERE_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(scheduling, "ELSEWHERE_POLL_SECONDS", 0.05)
     line = "echo begin $0 >> log; sleep 0.3; echo end $0 >> log"
     texts = [world.table(name, command=["/bin/sh", "-c", line, name], write="shared") for name in ("a", "b")]
 

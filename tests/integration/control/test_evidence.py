@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.adapters.taskfolder import MAX_INLINE_EVIDENCE_BYTES
-from bridge.control import evidence
+from bridge.control.delegations import evidence
 from bridge.control.errors import (
     ReferenceForeignSession,
     ReferenceInvalidResult,

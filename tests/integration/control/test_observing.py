@@ -7,8 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from bridge.control.controller import Controller
 from bridge.control.observing import Observer
 from bridge.foundation.clock import SystemClock
+from bridge.foundation.config import load_settings
+from bridge.git import contents, digestcache
 from bridge.git.observe import observe
 from bridge.git.repository import discover
 from bridge.semantics.stamps import UnknownReason
@@ -168,3 +171,29 @@ def test_a_session_is_stamped_with_its_workspace(bridge_home, repository):
 def test_an_exact_look_names_what_the_index_hides(repository):
     repository.git("update-index", "--assume-unchanged", "a.txt")
     assert Observer(SystemClock()).observe_exactly(repository.path).unobserved == (b"a.txt",)
+
+
+def test_stamps_remember_digests_across_processes_and_exact_looks_read_all_the_same(
+    repository, bridge_home, monkeypatch
+):
+    monkeypatch.setattr(digestcache, "SETTLING_NS", -60_000_000_000)
+    reads = []
+    read = contents.digest_content
+
+    def noted(root, path, deadline):
+        reads.append(path)
+        return read(root, path, deadline)
+
+    monkeypatch.setattr(contents, "digest_content", noted)
+    repository.write("new", "new\n")
+    settings = load_settings({"BRIDGE_HOME": str(bridge_home)})
+    found = []
+    for _ in range(2):
+        with Controller(settings, clock=SystemClock(), environment={}) as controller:
+            found.append(controller.observer.observe(repository.path).state)
+    assert reads == [b"new"]
+    with Controller(settings, clock=SystemClock(), environment={}) as controller:
+        found.append(controller.observer.observe_exactly(repository.path).state)
+    assert reads == [b"new", b"new"]
+    assert found[0] == found[1] == found[2]
+    assert [path.parent for path in settings.digests.iterdir()] == [bridge_home / "digests"]

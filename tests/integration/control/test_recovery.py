@@ -15,8 +15,8 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.control import recovery
 from bridge.control.controller import Controller
+from bridge.control.delegations import recovery
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.recovery import recover
 from bridge.control.delegations.tasks import request_cancel
@@ -31,7 +31,7 @@ import os, sys, time
 from functools import partial
 from pathlib import Path
 import anyio
-from bridge.control import delegations, requesting, working
+from bridge.control.delegations import carrying, requesting, working
 from bridge.control.controller import Controller
 from bridge.control.plans.file import load_plan
 from bridge.control.plans.scheduling import request_of, run_plan
@@ -57,14 +57,14 @@ match stop_at:
     case "after_worktree":
         checkouts.activate = hang
     case "before_session":
-        delegations.NewSession = hang
+        carrying.NewSession = hang
     case "before_pid":
         working._Sink.started = hang_async
     case "before_result":
-        delegations._end = hang
+        carrying._end = hang
     case "before_plan_end":
-        from bridge.control import plans
-        plans._finish = hang
+        from bridge.control.plans import scheduling
+        scheduling._finish = hang
 
 controller = Controller(load_settings(os.environ), clock=SystemClock(), environment=os.environ)
 location = discover(Path(repository))

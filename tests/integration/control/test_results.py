@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.control import settlement
+from bridge.control.delegations import settlement
 from bridge.control.delegations.concluding import Inspected, conclude
 from bridge.control.delegations.evidence import resolve_evidence
 from bridge.control.delegations.settlement import AttemptOutcome, GitFacts

@@ -127,8 +127,12 @@ def test_unborn_to_a_commit_is_ahead_by_all_of_it(repository, location):
     assert (found.kind, found.ahead) == (RelationKind.AHEAD, 2)
     back = head_relation(location, repository.head(), "unborn")
     assert (back.kind, back.behind) == (RelationKind.BEHIND, 2)
-    cut = head_relation(location, "unborn", repository.head(), max_commits=1)
+    cut = head_relation(location, "unborn", repository.head(), max_commits=1, count_seconds=0)
     assert (cut.ahead, cut.is_cut) == (1, True)
+    counted = head_relation(location, "unborn", repository.head(), max_commits=1)
+    assert (counted.ahead, counted.is_cut, len(counted.commits)) == (2, False, 2)
+    counted = head_relation(location, repository.head(), "unborn", max_commits=1)
+    assert (counted.behind, counted.is_cut) == (2, False)
 
 
 def test_the_budget_cuts_and_says_so_exactly_at_its_edge(repository, location):
@@ -137,10 +141,29 @@ def test_the_budget_cuts_and_says_so_exactly_at_its_edge(repository, location):
         repository.commit(f"{number}", a_txt=f"{number}\n")
     whole = head_relation(location, old, repository.head(), max_commits=6)
     assert (whole.kind, whole.ahead, whole.is_cut) == (RelationKind.AHEAD, 5, False)
-    cut = head_relation(location, old, repository.head(), max_commits=4)
-    assert cut.is_cut
-    assert cut.kind is RelationKind.DIVERGED
-    assert cut.ahead <= 5
+    cut = head_relation(location, old, repository.head(), max_commits=4, count_seconds=0)
+    assert (cut.kind, cut.is_cut) == (RelationKind.UNDECIDED, True)
+    assert 3 <= cut.ahead <= 4
+    counted = head_relation(location, old, repository.head(), max_commits=4)
+    assert (counted.kind, counted.ahead, counted.behind, counted.is_cut) == (RelationKind.AHEAD, 5, 0, False)
+    assert [commit.subject for commit in counted.commits] == ["4", "3", "2", "1", "0"]
+    back = head_relation(location, repository.head(), old, max_commits=4)
+    assert (back.kind, back.ahead, back.behind, back.is_cut) == (RelationKind.BEHIND, 0, 5, False)
+    assert [commit.subject for commit in back.commits] == ["4", "3", "2", "1", "0"]
+
+
+def test_histories_that_git_compares_alone_give_what_the_walk_gives(repository, location):
+    repository.git("checkout", "-q", "-b", "topic")
+    topic = repository.commit("topic", topic_txt="1\n")
+    repository.git("checkout", "-q", "main")
+    main = repository.commit("main", main_txt="1\n")
+    repository.git("checkout", "-q", "--orphan", "other")
+    other = repository.commit("other")
+    pairs = [(topic, main), (main, topic), (topic, other), (topic, repository.git("rev-parse", "main~1").strip())]
+    for old, new in pairs:
+        whole = head_relation(location, old, new)
+        assert head_relation(location, old, new, max_commits=0) == whole
+        assert not whole.is_cut
 
 
 def test_skewed_clocks_do_not_change_the_counts(repository, location, monkeypatch):

@@ -363,7 +363,10 @@ def test_staging_changes_the_state_and_no_content(repository):
     (item,) = by_path(report).values()
     assert (str(item.change), str(item.before), str(item.after)) == ("changed", "modified", "staged")
     assert not item.is_content_changed
-    assert agent_text(report) == 'Same content, other git status, of 1 file you read or edited: "a.txt".'
+    assert (
+        agent_text(report)
+        == 'Same content, other git status, of 1 file you read or edited: "a.txt". Status now: 1 uncommitted.'
+    )
 
 
 def test_a_second_edit_is_a_change(repository):

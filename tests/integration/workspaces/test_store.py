@@ -18,6 +18,7 @@ from bridge.workspaces import store as workspace_store
 from bridge.workspaces.errors import StateDamaged, WorkspaceNotFound, WorkspacePathTaken
 from bridge.workspaces.models import Workspace, WorkspaceKind, WorkspaceStatus
 from bridge.workspaces.registration import register
+from bridge.workspaces.store import PageReader
 
 MOMENT = "2026-01-02T03:04:05.000000Z"
 LATER = "2026-01-02T03:05:05.000000Z"
@@ -134,6 +135,37 @@ def test_a_damaged_page_is_an_error_not_an_answer(store, repository):
         workspace_store.load_manifest(connection, seen.manifest.dirty_hash)
 
 
+def test_the_rows_of_some_folders_are_read_once(store, repository):
+    repository.write("one/x", "1\n")
+    repository.write("two/y", "1\n")
+    first = seen_at(repository.path)
+    repository.write("two/z", "1\n")
+    second = seen_at(repository.path)
+    for seen in (first, second):
+        save(store, seen)
+    with store.read() as connection:
+        reader = PageReader(connection, [b"one", b"nowhere"])
+        rows = [[row.path for row in reader.rows(seen.state.dirty_hash)] for seen in (first, second)]
+        assert rows == [[b"one/x"], [b"one/x"]]
+        assert reader.rows_read == 1
+        assert reader.rows(CLEAN_DIRTY_HASH) == []
+        assert reader.rows("0" * 64) is None
+
+
+def test_a_damaged_page_is_not_read_as_rows(store, repository):
+    repository.write("one/x", "1\n")
+    seen = seen_at(repository.path)
+    save(store, seen)
+
+    def damage(tx):
+        tx.connection.execute(text("DROP TRIGGER manifest_pages_no_update"))
+        tx.connection.execute(text("UPDATE manifest_pages SET body = substr(body, 1, length(body) - 1)"))
+
+    store.write(damage)
+    with store.read() as connection, pytest.raises(StateDamaged):
+        PageReader(connection, [b"one"]).rows(seen.state.dirty_hash)
+
+
 def test_thousands_of_folders_fit(store, repository):
     for folder in range(1201):
         repository.write(f"d{folder}/f", "x\n")
@@ -229,3 +261,22 @@ def test_a_folder_of_any_name_can_be_registered(store, repository, tmp_path, nam
     assert "\n" not in registered.path
     with store.read() as connection:
         assert workspace_store.find_by_path(connection, folder) == registered
+
+
+def test_one_edit_among_20_000_untracked_files_costs_one_page(store, repository):
+    for folder in range(200):
+        place = repository.path / f"generated/{folder:03d}"
+        place.mkdir(parents=True)
+        for number in range(100):
+            (place / f"{number:03d}").write_bytes(b"%d %d\n" % (folder, number))
+    first = seen_at(repository.path)
+    assert len(first.manifest.rows) == 20_000
+    save(store, first)
+    assert count(store, "manifest_pages") == 200
+    repository.write("generated/100/050", "edited\n")
+    second = seen_at(repository.path)
+    save(store, second)
+    assert count(store, "manifest_pages") == 201
+    assert count(store, "manifests") == 2
+    for seen in (first, second):
+        assert load(store, seen.state.state_digest) == (seen.state, seen.manifest)

@@ -93,3 +93,26 @@ def test_an_unreadable_config_file_is_refused(home: Path) -> None:
     (home / "config.toml").mkdir()
     with pytest.raises(InvalidConfiguration, match=r"config\.toml"):
         load_settings({"BRIDGE_HOME": str(home)})
+
+
+def test_snapshots_are_off_unless_asked_for(home: Path) -> None:
+    settings = load_settings({"BRIDGE_HOME": str(home)})
+    assert settings.snapshots == "off"
+    assert settings.objects == home / "objects"
+    (home / "config.toml").write_text('snapshots = "dirty"\nsnapshot_limit_bytes = 1\n')
+    settings = load_settings({"BRIDGE_HOME": str(home)})
+    assert (settings.snapshots, settings.snapshot_limit_bytes) == ("dirty", 1)
+
+
+@pytest.mark.parametrize("value", ['"on"', "true", "1", '""', '"DIRTY"', "[]"])
+def test_any_other_word_for_snapshots_is_refused(home: Path, value: str) -> None:
+    (home / "config.toml").write_text(f"snapshots = {value}\n")
+    with pytest.raises(InvalidConfiguration, match='snapshots must be "off" or "dirty"'):
+        load_settings({"BRIDGE_HOME": str(home)})
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "true", '"64M"'])
+def test_a_snapshot_limit_that_is_no_number_of_bytes_is_refused(home: Path, value: str) -> None:
+    (home / "config.toml").write_text(f"snapshot_limit_bytes = {value}\n")
+    with pytest.raises(InvalidConfiguration, match="snapshot_limit_bytes must be a positive whole number"):
+        load_settings({"BRIDGE_HOME": str(home)})

@@ -24,7 +24,7 @@ from bridge.foundation.errors import (
 RANGES = {
     "foundation": range(3, 10),
     "semantics": range(10, 16),
-    "storage": (*range(16, 26), *range(82, 86)),
+    "storage": [*range(16, 26), *range(82, 86)],
     "git": range(26, 41),
     "process": range(41, 46),
     "conversations": range(46, 66),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -109,7 +108,7 @@ def test_fields_that_join_to_the_same_bytes_stay_apart():
 
 def test_an_edit_rewrites_the_page_of_its_folder_alone():
     before = Manifest.of([untracked(b"x/%d" % number) for number in range(9)] + [untracked(b"y/1")])
-    after = Manifest.of([*before.rows[:-1], replace(before.rows[-1], content_digest=b"e" * 64)])
+    after = Manifest.of([*before.rows[:-1], before.rows[-1]._replace(content_digest=b"e" * 64)])
     old, new = ({page.directory: page.digest for page in each.pages()} for each in (before, after))
     assert old[b"x"] == new[b"x"]
     assert old[b"y"] != new[b"y"]
@@ -172,7 +171,7 @@ def test_fc_55_a_deletion_that_was_undone_is_restored():
 
 
 def test_what_a_row_says_about_itself():
-    unmerged = replace(tracked(b"n", b"UU"), modes=(b"100644", b"000000", b"100644"), object_ids=(b"a" * 40,) * 3)
+    unmerged = tracked(b"n", b"UU")._replace(modes=(b"100644", b"000000", b"100644"), object_ids=(b"a" * 40,) * 3)
     assert unmerged.is_unmerged
     assert not unmerged.is_in_head
     assert unmerged.is_staged

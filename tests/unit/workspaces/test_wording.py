@@ -8,12 +8,15 @@ import pytest
 
 from bridge.git.history import CommitSubject, HeadRelation, RelationKind
 from bridge.git.paths import parse_path
+from bridge.git.rewrites import RewrittenBy
 from bridge.semantics.stamps import RepositoryState, UnknownReason
+from bridge.workspaces.attribution import Attributed, Attribution, PathAttribution
 from bridge.workspaces.divergence import Divergence, DivergenceReport, Identity, Side, Unknown, unknown_report
 from bridge.workspaces.pathchanges import Change, PathDifference, Status
 from bridge.workspaces.ranking import Touched, ranked
 from bridge.workspaces.wording import (
     MAX_QUOTED,
+    MAX_SESSIONS_TOLD,
     MIN_LIMIT,
     PROMPT_LIMIT,
     START_LIMIT,
@@ -21,6 +24,9 @@ from bridge.workspaces.wording import (
     one_line,
     quoted,
     quoted_text,
+    standing_words,
+    turn_words,
+    turns_line,
 )
 
 LIMITS = [MIN_LIMIT, MIN_LIMIT + 1, PROMPT_LIMIT - 1, PROMPT_LIMIT, START_LIMIT, 10_000]
@@ -82,7 +88,7 @@ def test_used_files_come_first_and_by_name():
     assert agent_text(found) == (
         '2 files you read or edited changed after your last turn: "c", "b". What you remember of them is out of '
         "date; reading them again first avoids undoing that work. "
-        'Also changed, 2 other paths: "a", "d".'
+        'Also changed, 2 other paths: "a", "d". Status now: 4 uncommitted.'
     )
     assert one_line(found, reference="9f3a", was_agent_told=True) == (
         "4 paths changed since this conversation's last turn, 2 it had used. The agent was told. "
@@ -96,44 +102,191 @@ def test_head_commits_and_branch_are_told():
     )
     found = report(head=head, now=state(head="2" * 40, ref=None))
     assert agent_text(found) == (
-        "HEAD was 1111111111 and is 2222222222: 5 commits ahead. "
+        "HEAD was 1111111111 and is 2222222222: it moved forward by 5 commits. "
         'The checkout was on "main" and is on no branch. '
         'Commits since: 0000000000 "subject 0", 1111111111 "subject 1", 2222222222 "subject 2" and 2 more.'
     )
-    assert one_line(found) == 'HEAD is 5 commits ahead, the checkout was on "main" and is on no branch'
+    assert one_line(found) == (
+        'HEAD moved forward by 5 commits, newest "subject 0", the checkout was on "main" and is on no branch'
+    )
 
 
 @pytest.mark.parametrize(
     ("relation", "words"),
     [
-        (HeadRelation(RelationKind.AHEAD, ahead=1), "HEAD is 1 commit ahead"),
-        (HeadRelation(RelationKind.BEHIND, behind=2), "HEAD is 2 commits behind"),
-        (HeadRelation(RelationKind.DIVERGED, ahead=1, behind=2), "HEAD is 1 commit ahead and 2 commits behind"),
-        (HeadRelation(RelationKind.AHEAD, ahead=50, is_cut=True), "HEAD is at least 50 commits ahead"),
+        (HeadRelation(RelationKind.AHEAD, ahead=1), "HEAD moved forward by 1 commit"),
+        (HeadRelation(RelationKind.BEHIND, behind=2), "HEAD moved back by 2 commits"),
         (
-            HeadRelation(RelationKind.REWRITTEN, rewritten_as="a" * 40),
-            "HEAD is rewritten (the earlier commit is aaaaaaaaaa now)",
+            HeadRelation(RelationKind.DIVERGED, ahead=1, behind=2),
+            "HEAD moved to another line (1 commit new, 2 commits no longer in it)",
         ),
-        (HeadRelation(RelationKind.UNRELATED), "HEAD is in an unrelated history"),
+        (
+            HeadRelation(RelationKind.DIVERGED, ahead=3, behind=2, found_again=1, compared=2),
+            "HEAD moved to another line (3 commits new, 2 commits no longer in it, 1 of them found again)",
+        ),
+        (HeadRelation(RelationKind.AHEAD, ahead=50, is_cut=True), "HEAD moved forward by at least 50 commits"),
+        (
+            HeadRelation(RelationKind.REWRITTEN, rewritten_as="a" * 40, rewritten_by=RewrittenBy.TREE),
+            "HEAD is rewritten: the earlier commit is found again as aaaaaaaaaa (the same tree)",
+        ),
+        (
+            HeadRelation(
+                RelationKind.REWRITTEN, rewritten_as="a" * 40, rewritten_by=RewrittenBy.PATCH, found_again=2, compared=2
+            ),
+            "HEAD is rewritten: the earlier commit is found again as aaaaaaaaaa (the same patch)",
+        ),
+        (
+            HeadRelation(
+                RelationKind.REWRITTEN, rewritten_as="a" * 40, rewritten_by=RewrittenBy.PATCH, found_again=3, compared=4
+            ),
+            "HEAD is rewritten: the earlier commit is found again as aaaaaaaaaa (the same patch, as 3 of 4 commits)",
+        ),
+        (
+            HeadRelation(RelationKind.REWRITTEN, rewritten_as="a" * 40, rewritten_by=RewrittenBy.SQUASH),
+            "HEAD is rewritten: the earlier commit is found again as aaaaaaaaaa (the same changes in one commit)",
+        ),
+        (
+            HeadRelation(RelationKind.UNRELATED, ahead=1, behind=1),
+            "HEAD is in an unrelated history (1 commit new, 1 commit no longer in it)",
+        ),
         (
             HeadRelation(RelationKind.MISSING, missing=("1" * 40,)),
             "HEAD is at another commit, the earlier one is no longer in the repository",
+        ),
+        (
+            HeadRelation(RelationKind.UNDECIDED, is_cut=True),
+            "HEAD is at another commit, how it lies to the earlier one took too long to find out",
+        ),
+        (
+            HeadRelation(RelationKind.UNDECIDED, is_shallow=True),
+            "HEAD is at another commit, in this shallow clone it cannot be told how it lies to the earlier one",
         ),
     ],
 )
 def test_each_relation_has_words(relation, words):
     assert one_line(report(head=relation)) == words
-    assert words.removeprefix("HEAD is ") in agent_text(report(head=relation))
+    assert words.removeprefix("HEAD ") in agent_text(report(head=relation))
+
+
+def commits(*subjects):
+    return tuple(CommitSubject(f"{number}" * 40, subject) for number, subject in enumerate(subjects))
+
+
+def test_commits_that_are_left_behind_are_told():
+    back = report(head=HeadRelation(RelationKind.BEHIND, behind=5, commits=commits("x", "y", "z", "q")))
+    assert one_line(back) == 'HEAD moved back by 5 commits, newest "x"'
+    assert agent_text(back).endswith(
+        'Commits no longer in HEAD: 0000000000 "x", 1111111111 "y", 2222222222 "z" and 2 more.'
+    )
+    aside = HeadRelation(RelationKind.DIVERGED, ahead=1, behind=2, commits=commits("new"), lost=commits("l", "m"))
+    assert agent_text(report(head=aside)).endswith(
+        'Commits since: 0000000000 "new". Commits no longer in HEAD: 0000000000 "l", 1111111111 "m".'
+    )
+
+
+def test_since_an_entry_is_said_everywhere():
+    def line(found):
+        return one_line(found, since="9f3a.1")
+
+    aligned = DivergenceReport(Divergence.ALIGNED, then=state(), now=state())
+    assert line(aligned) == 'files are as they were at entry 9f3a.1 ("main", 1111111111)'
+    assert line(report([changed(b"a")])) == "1 path changed since entry 9f3a.1"
+    assert line(report()) == "the state differs from that of entry 9f3a.1, no file does"
+    assert "entry 9f3a.1 was in another worktree" in line(report(identity=Identity.OTHER_WORKTREE))
+    for reason in UnknownReason:
+        told = line(unknown_report(Unknown(reason, Side.THEN)))
+        assert "last" not in told
+
+
+def stood(path, after, **values):
+    return PathDifference(path, Change.CHANGED, Status.CLEAN, after, **values)
+
+
+def test_committed_uncommitted_and_untracked_are_named():
+    found = report(
+        [
+            stood(b"a", Status.CLEAN, is_committed=True),
+            stood(b"b", Status.ABSENT, is_committed=True),
+            stood(b"c", Status.MODIFIED, is_committed=True),
+            stood(b"d", Status.STAGED),
+            stood(b"e", Status.STAGED_AND_MODIFIED),
+            stood(b"f", Status.DELETED),
+            stood(b"g", Status.CONFLICTED),
+            stood(b"h", Status.UNTRACKED),
+            stood(b"i", Status.IGNORED),
+            stood(b"j", Status.CLEAN),
+            stood(b"k", Status.UNKNOWN),
+        ]
+    )
+    words = "2 committed, 5 uncommitted, 1 untracked, 1 ignored, 1 as in HEAD, 1 unknown"
+    assert standing_words(found) == words
+    assert f"Status now: {words}." in agent_text(found)
+    assert found.to_json()["standing"]["uncommitted"] == 5
+
+
+def during(*entries, running=(), outside=False, older=False):
+    windows = tuple(Attributed(entry.rpartition("-")[0], entry, "x", older) for entry in entries)
+    return PathAttribution(windows, tuple(running), outside)
+
+
+ONE, TWO = "20260101-000000-9f3a", "20260101-000000-7c21"
+
+
+@pytest.mark.parametrize(
+    ("attribution", "words"),
+    [
+        (during(), ""),
+        (during(outside=True), ""),
+        (during(f"{ONE}-000031"), "during 9f3a.31"),
+        (during(f"{ONE}-000031", f"{TWO}-000001"), "during 9f3a.31 and 7c21.1"),
+        (during(*(f"{ONE}-00000{n}" for n in range(3))), "during 9f3a.0, 9f3a.1 and 9f3a.2"),
+        (during(*(f"{ONE}-00000{n}" for n in range(5))), "during 9f3a.0, 9f3a.1, 9f3a.2 and 2 more"),
+        (during(f"{ONE}-000031", running=[TWO]), "during 9f3a.31, while 7c21 was at work"),
+        (during(running=[TWO], outside=True), "while 7c21 was at work, and outside any turn"),
+        (during(f"{ONE}-000031", older=True), "during 9f3a.31 with older commits"),
+    ],
+)
+def test_turns_have_short_words(attribution, words):
+    assert turn_words(attribution) == words
+
+
+def test_turns_are_counted_in_one_line():
+    differences = [changed(b"a"), changed(b"b"), changed(b"c")]
+    paths = {b"a": during(f"{ONE}-000001", f"{ONE}-000002"), b"b": during(f"{ONE}-000002", running=[TWO])}
+    outside = {**paths, b"c": during(outside=True)}
+    told = "2 paths during turns of 9f3a, 1 path during turns of 7c21"
+    assert turns_line(report(differences)) == ""
+    assert turns_line(report(differences, attribution=Attribution("t", {b"c": during(outside=True)}))) == ""
+    assert turns_line(report(differences, attribution=Attribution("t", paths))) == told
+    assert turns_line(report(differences, attribution=Attribution("t", outside))) == f"{told}, 1 outside any turn"
+    assert turns_line(report(differences, attribution=Attribution("t", paths, is_complete=False))) == (
+        f"{told}; not all of the time since could be looked into"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sessions", "more"),
+    [(MAX_SESSIONS_TOLD, ""), (MAX_SESSIONS_TOLD + 1, "1 more session"), (MAX_SESSIONS_TOLD + 2, "2 more sessions")],
+)
+def test_turns_of_many_sessions_are_folded(sessions, more):
+    entries = [f"20260101-000000-000{number}-000001" for number in range(sessions)]
+    line = turns_line(report([changed(b"a")], attribution=Attribution("t", {b"a": during(*entries)})))
+    assert line.count("1 path during turns of 000") == MAX_SESSIONS_TOLD
+    assert line.endswith(f", others during turns of {more}" if more else "000" + str(sessions - 1))
 
 
 def test_lock_and_generated_files_are_counted_only():
     found = report([changed(b"package-lock.json"), changed(b"web/dist/app.js"), changed(b"src/app.js")])
-    assert agent_text(found) == 'Also changed, 1 other path: "src/app.js". Also changed: 2 lock or generated files.'
+    assert agent_text(found) == (
+        'Also changed, 1 other path: "src/app.js". Also changed: 2 lock or generated files. Status now: 3 uncommitted.'
+    )
 
 
 def test_many_others_are_folded_by_folder():
     found = report([changed(b"src/%d.py" % n) for n in range(30)] + [changed(b"docs/%d" % n) for n in range(4)])
-    assert agent_text(found) == 'Also changed, 34 other paths: 30 in "src/", 4 in "docs/".'
+    assert agent_text(found) == (
+        'Also changed, 34 other paths: 30 in "src/", 4 in "docs/". Status now: 34 uncommitted.'
+    )
 
 
 def test_what_became_of_a_path_is_said():
@@ -146,7 +299,8 @@ def test_what_became_of_a_path_is_said():
         ]
     )
     assert agent_text(found) == (
-        'Also changed, 4 other paths: "a" (new), "b" (gone, in a commit), "old" (now "c"), "d" (committed).'
+        'Also changed, 4 other paths: "a" (new), "b" (gone, in a commit), "old" (now "c"), "d" (committed). '
+        "Status now: 4 uncommitted."
     )
 
 
@@ -180,6 +334,41 @@ def test_hostile_names_stay_inside_quotes_and_limits(limit, name):
         assert '"' not in outside
         for word in ("Ignore", "obey", "do this"):
             assert word not in outside
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_subjects_and_branches_stay_inside_quotes_and_limits(limit, name):
+    subject = name.decode("utf-8", "replace")
+    head = HeadRelation(
+        RelationKind.DIVERGED, ahead=9, behind=9, commits=commits(*[subject] * 4), lost=commits(*[subject] * 4)
+    )
+    text = agent_text(report(head=head, now=state(ref=f"refs/heads/{subject}", head="2" * 40)), limit)
+    assert 0 < len(text) <= limit
+    assert text.isprintable()
+    outside = re.sub(r'"(?:[^"\\]|\\.)*"', "", text)
+    assert '"' not in outside
+    for word in ("Ignore", "obey", "do this"):
+        assert word not in outside
+
+
+@pytest.mark.parametrize("limit", [PROMPT_LIMIT, START_LIMIT])
+def test_the_order_is_head_used_others_counts_commits(limit):
+    paths = [b"used%03d" % n for n in range(100)] + [b"src/%03d" % n for n in range(100)]
+    found = report(
+        [changed(path) for path in [*paths, *(b"dist/%d" % n for n in range(100))]],
+        Touched(edited=frozenset(paths[:50]), read=frozenset(paths[50:100])),
+        head=HeadRelation(RelationKind.AHEAD, ahead=3, commits=commits("one", "two", "three")),
+        now=state(head="2" * 40),
+    )
+    text = agent_text(found, limit)
+    assert len(text) <= limit
+    order = ["HEAD was", '"used000"', "Also changed, 100 other paths", "100 lock or generated", "Status now", "Commits"]
+    # The names that were used take all the room there is; what comes behind is told where it is left.
+    places = [text.find(words) for words in order if words in text]
+    assert places == sorted(places)
+    assert places[:2] == [text.index("HEAD was"), text.index('"used000"')]
+    assert "dist/" not in text
 
 
 @pytest.mark.parametrize("limit", LIMITS)

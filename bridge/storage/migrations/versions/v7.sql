@@ -119,6 +119,54 @@ CREATE TABLE manifest_pages (
     CONSTRAINT ck_manifest_pages_page_digest CHECK (length(page_digest) = 64)
 )
 
+CREATE TABLE kept_contents (
+    repository_id VARCHAR NOT NULL,
+    content_digest VARCHAR NOT NULL,
+    object_id VARCHAR NOT NULL,
+    size BIGINT NOT NULL,
+    CONSTRAINT pk_kept_contents PRIMARY KEY (repository_id, content_digest)
+)
+ WITHOUT ROWID
+
+CREATE TABLE kept_states (
+    repository_id VARCHAR NOT NULL,
+    dirty_hash VARCHAR NOT NULL,
+    ref VARCHAR,
+    status VARCHAR NOT NULL,
+    kept_count INTEGER NOT NULL,
+    kept_bytes BIGINT NOT NULL,
+    omitted_count INTEGER NOT NULL,
+    omitted_bytes BIGINT NOT NULL,
+    limit_bytes BIGINT NOT NULL,
+    created_at VARCHAR NOT NULL,
+    CONSTRAINT pk_kept_states PRIMARY KEY (repository_id, dirty_hash),
+    CONSTRAINT ck_kept_states_status CHECK (status IN ('complete', 'over_limit', 'incomplete'))
+)
+ WITHOUT ROWID
+
+CREATE TABLE workspace_links (
+    workspace_id VARCHAR NOT NULL,
+    number INTEGER NOT NULL,
+    old_repository_id VARCHAR NOT NULL,
+    old_worktree_id VARCHAR NOT NULL,
+    new_repository_id VARCHAR NOT NULL,
+    new_worktree_id VARCHAR NOT NULL,
+    old_path VARCHAR NOT NULL,
+    new_path VARCHAR NOT NULL,
+    created_at VARCHAR NOT NULL,
+    CONSTRAINT pk_workspace_links PRIMARY KEY (workspace_id, number),
+    CONSTRAINT fk_workspace_links_workspace_id FOREIGN KEY(workspace_id) REFERENCES workspaces (id)
+)
+ WITHOUT ROWID
+
+CREATE TABLE workspace_roots (
+    workspace_id VARCHAR NOT NULL,
+    commit_id VARCHAR NOT NULL,
+    CONSTRAINT pk_workspace_roots PRIMARY KEY (workspace_id, commit_id),
+    CONSTRAINT fk_workspace_roots_workspace_id FOREIGN KEY(workspace_id) REFERENCES workspaces (id)
+)
+ WITHOUT ROWID
+
 CREATE TABLE delegations (
     id VARCHAR NOT NULL,
     plan_id VARCHAR,
@@ -189,3 +237,9 @@ CREATE TRIGGER manifest_pages_no_update BEFORE UPDATE ON manifest_pages BEGIN SE
 CREATE TRIGGER manifest_pages_no_delete BEFORE DELETE ON manifest_pages BEGIN SELECT RAISE(ABORT, 'manifest_pages are immutable'); END
 
 CREATE TRIGGER manifest_pages_no_overwrite BEFORE INSERT ON manifest_pages WHEN EXISTS (SELECT 1 FROM manifest_pages WHERE page_digest = NEW.page_digest) BEGIN SELECT RAISE(ABORT, 'manifest_pages are immutable: the key exists'); END
+
+CREATE TRIGGER workspace_links_no_update BEFORE UPDATE ON workspace_links BEGIN SELECT RAISE(ABORT, 'workspace_links are immutable'); END
+
+CREATE TRIGGER workspace_links_no_delete BEFORE DELETE ON workspace_links BEGIN SELECT RAISE(ABORT, 'workspace_links are immutable'); END
+
+CREATE TRIGGER workspace_links_no_overwrite BEFORE INSERT ON workspace_links WHEN EXISTS (SELECT 1 FROM workspace_links WHERE workspace_id = NEW.workspace_id AND number = NEW.number) BEGIN SELECT RAISE(ABORT, 'workspace_links are immutable: the key exists'); END
