@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.engine import URL
 
-from bridge.storage.clients import Visit, is_noted, note
+from bridge.storage.clients import Visit, note
 from bridge.storage.ddl import trigger_statements
 from bridge.storage.engine import create_file, make_directories, parse_url, reader_engine, sqlite_path, writer_engine
 from bridge.storage.errors import DatabaseBusy, DatabaseMissing, NotEnoughSpace, SchemaUpgradeNeeded, StoreClosed
@@ -119,21 +119,31 @@ class Store:
             make_directories(path.parent)
         lock = StoreLock.share(path, timeout_seconds=busy_timeout_seconds)
         try:
-            # Only now can nobody upgrade or replace it any more: what was seen before may be gone.
-            found = look(path, timeout_seconds=busy_timeout_seconds)
-            if not found.is_empty:
-                require_supported(found)
-            elif not create:
-                raise DatabaseMissing(f"There is no store at {path}.")
-            else:
-                _create(parsed, busy_timeout_seconds)
-            store = cls(parsed, busy_timeout_seconds=busy_timeout_seconds, lock=lock)
+            store = cls._open_held(parsed, lock, visit, create=create, busy_timeout_seconds=busy_timeout_seconds)
         except BaseException:
             lock.release()
             raise
         store.upgraded = upgraded
-        if visit is not None:
-            store._note(visit)
+        return store
+
+    @classmethod
+    def _open_held(
+        cls, url: URL, lock: StoreLock, visit: Visit | None, *, create: bool, busy_timeout_seconds: float
+    ) -> Store:
+        """Open a store that nobody can upgrade or replace any more: what was seen before the lock may be gone."""
+        path = sqlite_path(url)
+        client = None if visit is None else (visit.host, visit.version)
+        found = look(path, timeout_seconds=busy_timeout_seconds, client=client)
+        if not found.is_empty:
+            require_supported(found)
+        elif not create:
+            raise DatabaseMissing(f"There is no store at {path}.")
+        else:
+            _create(url, busy_timeout_seconds)
+        store = cls(url, busy_timeout_seconds=busy_timeout_seconds, lock=lock)
+        if visit is not None and visit.is_news(found.last_use):
+            # Nobody waits for it, and a store that cannot be written to can be read all the same.
+            store.submit(lambda tx: note(tx, visit))
         return store
 
     @property
@@ -212,13 +222,6 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _note(self, visit: Visit) -> None:
-        with self.read() as connection:
-            if is_noted(connection, visit):
-                return
-        # Nobody waits for it, and a store that cannot be written to can be read all the same.
-        self.submit(lambda tx: note(tx, visit))
 
     def _connect(self) -> None:
         timeout = self._busy_timeout_seconds
