@@ -42,8 +42,8 @@ class Backend(Protocol):
     def place(self) -> str:
         """Where the database is, for messages; without its password."""
 
-    def look(self, *, timeout_seconds: float) -> Look:
-        """Look which schema version there is, without changing anything."""
+    def look(self, *, timeout_seconds: float, client: tuple[str, str] | None = None) -> Look:
+        """Look which schema version there is, and when a client (host, version) used it; changes nothing."""
 
     def create(self, *, timeout_seconds: float) -> bool:
         """Make the tables in an empty database, in one transaction; return false if another process was quicker."""

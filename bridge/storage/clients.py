@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import insert, update
 
-from bridge.storage.prepared import Prepared
 from bridge.storage.tables import clients
 from bridge.storage.transaction import Transaction
 
 _C = clients.c
-_LAST_USE = Prepared(
-    select(_C.last_used_at).where(_C.host == bindparam("of_host"), _C.version == bindparam("of_version")),
-    "of_host",
-    "of_version",
-)
 #: Characters of a timestamp that name its hour: a client is written down at most once in each.
 _HOUR = len("2026-01-02T03")
 
@@ -38,11 +32,9 @@ class Visit:
     version: str
     moment: str
 
-
-def is_noted(connection: Connection, visit: Visit) -> bool:
-    """Return whether this client was written down within the hour, so that a visit costs no write."""
-    row = _LAST_USE.run(connection, visit.host, visit.version).fetchone()
-    return row is not None and str(row[0])[:_HOUR] == visit.moment[:_HOUR]
+    def is_news(self, last_use: str | None) -> bool:
+        """Return whether the visit is worth writing down: so that most cost no write."""
+        return last_use is None or last_use[:_HOUR] != self.moment[:_HOUR]
 
 
 def note(tx: Transaction, visit: Visit) -> None:

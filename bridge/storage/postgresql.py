@@ -92,11 +92,11 @@ class PostgresqlBackend:
     def place(self) -> str:
         return self.url.render_as_string(hide_password=True)
 
-    def look(self, *, timeout_seconds: float) -> Look:
+    def look(self, *, timeout_seconds: float, client: tuple[str, str] | None = None) -> Look:
         engine = self._engine(timeout_seconds, NullPool, is_read_only=True)
         try:
             with engine.begin() as connection:
-                return _look(connection)
+                return _look(connection, client)
         except DBAPIError as error:
             if _is_unknown_database(error):
                 raise DatabaseMissing(
@@ -257,7 +257,7 @@ def _configure_writer(connection: psycopg.Connection[Any]) -> None:
         connection.execute(f"SET ROLE {APPLICATION_ROLE}")
 
 
-def _look(connection: Connection) -> Look:
+def _look(connection: Connection, client: tuple[str, str] | None = None) -> Look:
     query = f"SELECT tablename FROM pg_tables WHERE schemaname = {_SCHEMA}"  # noqa: S608 - constant
     tables = set(connection.exec_driver_sql(query).scalars())
     if not tables:
@@ -271,7 +271,12 @@ def _look(connection: Connection) -> Look:
     if "version_num" not in set(columns):
         return Look(is_empty=False)
     rows = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE} LIMIT {MAX_SHOWN}").scalars()  # noqa: S608 - constants
-    return Look(is_empty=False, versions=tuple(None if value is None else str(value) for value in rows))
+    versions = tuple(None if value is None else str(value) for value in rows)
+    last = None
+    if client is not None and "clients" in tables:
+        query = "SELECT last_used_at FROM clients WHERE host = %s AND version = %s"
+        last = connection.exec_driver_sql(query, client).scalar()
+    return Look(is_empty=False, versions=versions, last_use=last)
 
 
 def _schema_of(connection: Connection) -> str:

@@ -31,14 +31,21 @@ class Look:
 
     ``is_empty`` means no file, or one without any table: free to become a store. Otherwise ``versions`` holds
     every row of the version table as text (None for NULL); it is None where the table itself is missing.
+    ``last_use`` is when the client that was asked for used the store last, as it is written down there.
     """
 
     is_empty: bool
     versions: tuple[str | None, ...] | None = None
+    last_use: str | None = None
 
 
-def look(path: Path, *, timeout_seconds: float) -> Look:
+def look(path: Path, *, timeout_seconds: float, client: tuple[str, str] | None = None) -> Look:
     """Look at a SQLite file without changing a byte of it or of its WAL (but see :func:`_look_beyond_journal`).
+
+    Parameters
+    ----------
+    client
+        Host and version of Bridge whose last use is asked for.
 
     Raises
     ------
@@ -49,7 +56,7 @@ def look(path: Path, *, timeout_seconds: float) -> Look:
         if not path.exists() or path.stat().st_size == 0:
             return Look(is_empty=True)
         try:
-            return _look(unaltered_uri(path), timeout_seconds)
+            return _look(unaltered_uri(path), timeout_seconds, client)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise
@@ -58,9 +65,9 @@ def look(path: Path, *, timeout_seconds: float) -> Look:
         raise DatabaseFailed(f"The store {path} cannot be read: {error}. Nothing was touched.") from error
 
 
-def _look(uri: str, timeout_seconds: float) -> Look:
+def _look(uri: str, timeout_seconds: float, client: tuple[str, str] | None = None) -> Look:
     with closing(sqlite3.connect(uri, uri=True, timeout=timeout_seconds, isolation_level=None)) as connection:
-        return _read(connection)
+        return _read(connection, client)
 
 
 def _look_beyond_journal(path: Path, timeout_seconds: float) -> Look:
@@ -86,7 +93,7 @@ def unaltered_uri(path: Path) -> str:
     return f"file:{quote(str(path))}?{'mode=ro' if has_side_file else 'mode=ro&immutable=1'}"
 
 
-def _read(connection: sqlite3.Connection) -> Look:
+def _read(connection: sqlite3.Connection, client: tuple[str, str] | None) -> Look:
     connection.execute("BEGIN")
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
@@ -97,7 +104,12 @@ def _read(connection: sqlite3.Connection) -> Look:
     if "version_num" not in columns:
         return Look(is_empty=False)
     rows = connection.execute(f"SELECT version_num FROM {VERSION_TABLE} LIMIT {MAX_SHOWN}")  # noqa: S608 - constants
-    return Look(is_empty=False, versions=tuple(None if value is None else str(value) for (value,) in rows))
+    versions = tuple(None if value is None else str(value) for (value,) in rows)
+    last = None
+    if client is not None and "clients" in tables:
+        query = "SELECT last_used_at FROM clients WHERE host = ? AND version = ?"
+        last = connection.execute(query, client).fetchone()
+    return Look(is_empty=False, versions=versions, last_use=None if last is None else str(last[0]))
 
 
 def require_supported(found: Look) -> None:

@@ -54,8 +54,8 @@ class SqliteBackend:
     def place(self) -> str:
         return str(self.path)
 
-    def look(self, *, timeout_seconds: float) -> Look:
-        return look(self.path, timeout_seconds=timeout_seconds)
+    def look(self, *, timeout_seconds: float, client: tuple[str, str] | None = None) -> Look:
+        return look(self.path, timeout_seconds=timeout_seconds, client=client)
 
     def create(self, *, timeout_seconds: float) -> bool:
         try:

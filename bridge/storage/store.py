@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from sqlalchemy.engine import URL
 
 from bridge.storage.backend import Backend, Follower, backend_for
-from bridge.storage.clients import Visit, is_noted, note
+from bridge.storage.clients import Visit, note
 from bridge.storage.errors import DatabaseMissing, SchemaUpgradeNeeded, StoreClosed
 from bridge.storage.locking import StoreLock
 from bridge.storage.schema_version import require_supported
@@ -113,21 +113,30 @@ class Store:
             raise DatabaseMissing(f"There is no store at {backend.place}.")
         lock = backend.share(timeout_seconds=busy_timeout_seconds)
         try:
-            # Only now can nobody upgrade or replace it any more: what was seen before may be gone.
-            found = backend.look(timeout_seconds=busy_timeout_seconds)
-            if not found.is_empty:
-                require_supported(found)
-            elif not create:
-                raise DatabaseMissing(f"There is no store at {backend.place}.")
-            elif not backend.create(timeout_seconds=busy_timeout_seconds):
-                require_supported(backend.look(timeout_seconds=busy_timeout_seconds))
-            store = cls(backend, busy_timeout_seconds=busy_timeout_seconds, lock=lock)
+            store = cls._open_held(backend, lock, visit, create=create, busy_timeout_seconds=busy_timeout_seconds)
         except BaseException:
             lock.release()
             raise
         store.upgraded = upgraded
-        if visit is not None:
-            store._note(visit)
+        return store
+
+    @classmethod
+    def _open_held(
+        cls, backend: Backend, lock: StoreLock, visit: Visit | None, *, create: bool, busy_timeout_seconds: float
+    ) -> Store:
+        """Open a store that nobody can upgrade or replace any more: what was seen before the lock may be gone."""
+        client = None if visit is None else (visit.host, visit.version)
+        found = backend.look(timeout_seconds=busy_timeout_seconds, client=client)
+        if not found.is_empty:
+            require_supported(found)
+        elif not create:
+            raise DatabaseMissing(f"There is no store at {backend.place}.")
+        elif not backend.create(timeout_seconds=busy_timeout_seconds):
+            require_supported(backend.look(timeout_seconds=busy_timeout_seconds))
+        store = cls(backend, busy_timeout_seconds=busy_timeout_seconds, lock=lock)
+        if visit is not None and visit.is_news(found.last_use):
+            # Nobody waits for it, and a store that cannot be written to can be read all the same.
+            store.submit(lambda tx: note(tx, visit))
         return store
 
     @property
@@ -267,13 +276,6 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _note(self, visit: Visit) -> None:
-        with self.read() as connection:
-            if is_noted(connection, visit):
-                return
-        # Nobody waits for it, and a store that cannot be written to can be read all the same.
-        self.submit(lambda tx: note(tx, visit))
 
     def _close_followers(self) -> None:
         for follower in list(self._followers):

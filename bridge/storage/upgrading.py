@@ -31,6 +31,11 @@ from bridge.storage.schema_version import SCHEMA_VERSION, Look, judge, look, req
 NOTE_SUFFIX = ".upgrade"
 #: Space that an upgrade needs beside its backup, in sizes of the store: old and new tables, and the WAL of both.
 GROWTH_FACTOR = 4
+#: What an event becomes beside its text when it moves into the forest, in bytes: ids, hashes, indexes and its audit
+#: event; measured 1150, and as much again in the WAL.
+MOVED_EVENT_BYTES = 2 * 1300
+#: The version in which events move.
+_MOVING_VERSION = 6
 
 #: Told a word for what is done (``backup``, ``step``), the step's version, the part done and the whole.
 UpgradeProgress = Callable[[str, int, int, int], None]
@@ -102,8 +107,11 @@ def plan(database: Path, *, moment: str, timeout_seconds: float) -> Plan:
     note = _read_note(database)
     resumes = note is not None and note.found < version < SCHEMA_VERSION
     name = note.backup if note is not None else _backup_name(database, version, moment)
-    size = size_of(database)
-    needed = 0 if version == SCHEMA_VERSION else size * (GROWTH_FACTOR + (not resumes)) + SPARE_BYTES
+    needed = 0
+    if version != SCHEMA_VERSION:
+        needed = size_of(database) * (GROWTH_FACTOR + (not resumes)) + SPARE_BYTES
+        if version < _MOVING_VERSION:
+            needed += _count_events(database) * MOVED_EVENT_BYTES
     status = os.statvfs(database.parent)
     # Imported here: Alembic costs 200 ms, and only a store that is not up to date needs it.
     from bridge.storage.migrations.running import steps_between
@@ -190,6 +198,11 @@ def read_clients(database: Path) -> tuple[Client, ...]:
             )
             return tuple(Client(*row) for row in rows)
     return ()
+
+
+def _count_events(database: Path) -> int:
+    with closing(sqlite3.connect(unaltered_uri(database), uri=True, isolation_level=None)) as connection:
+        return int(connection.execute("SELECT count(*) FROM agent_events").fetchone()[0])
 
 
 def interrupted(database: Path) -> bool:
