@@ -6,10 +6,11 @@ files of a released version never change: run it only after adding files, and ne
 
 from __future__ import annotations
 
-import json
 import sys
 from hashlib import sha256
 from pathlib import Path
+
+from pinning import pin
 
 SCHEMA = Path(__file__).resolve().parents[1] / "schema"
 LOCK = SCHEMA / "digests.json"
@@ -23,18 +24,5 @@ def current_digests() -> dict[str, str]:
     return {file.relative_to(SCHEMA).as_posix(): sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-def main(arguments: list[str]) -> int:
-    pinned = json.loads(LOCK.read_text(encoding="utf-8")) if LOCK.exists() else {}
-    current = current_digests()
-    for name in sorted(pinned.keys() | current.keys()):
-        if pinned.get(name) != current.get(name):
-            change = "added" if name not in pinned else "removed" if name not in current else "changed"
-            print(f"{change}: {name}")
-    if "--check" in arguments:
-        return int(pinned != current)
-    LOCK.write_text(json.dumps(current, indent=2) + "\n", encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(pin(LOCK, current_digests(), sys.argv[1:]))
