@@ -13,8 +13,10 @@ from bridge.control.verification import Verification, verify
 from bridge.conversations import store
 from bridge.conversations.soundness import MAX_FLAWS, Flaw, check_sessions
 from bridge.foundation.canonical import canonical_text
+from bridge.recall import index
 from bridge.storage.checking import Problem, check_database
 from bridge.storage.copying import CopyProgress, TableDigest, copy_store
+from bridge.storage.errors import DatabaseFailed, NotOnThisDatabase
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,9 @@ def copy_store_to(
 
 
 def check_store(controller: Controller) -> StoreCheck:
-    """Check the database and the shape of every session; set aside what is damaged, release what is sound again.
+    """Check the database, the shape of every session and the search index.
+
+    Damaged sessions are set aside, those that are sound again released; a damaged index is dropped.
 
     Raises
     ------
@@ -96,8 +100,24 @@ def check_store(controller: Controller) -> StoreCheck:
     released = sorted(before - by_session.keys())
     if by_session or released:
         controller.recorder.transact(lambda recording: _set_aside(recording, by_session, released, before))
+    if not problems:  # in a damaged database nothing more is written, and the index is the least of it
+        problems = _search_index_problems(controller)
     listed = [flaw for found in by_session.values() for flaw in found[:MAX_FLAWS]]
     return StoreCheck(tuple(problems), tuple(listed), tuple(sorted(by_session)), tuple(released))
+
+
+def _search_index_problems(controller: Controller) -> list[Problem]:
+    """Return what is wrong with the search index; a damaged one is dropped, since the next search builds it anew."""
+    try:
+        if controller.store.write(index.is_sound):
+            return []
+        found = "It does not hold what its list of places says."
+    except NotOnThisDatabase:
+        return []  # there is none on this database
+    except DatabaseFailed as error:
+        found = error.message
+    controller.store.write(index.drop)
+    return [Problem("index_damaged", "recall_index", f"{found} It was dropped; the next search builds it anew.")]
 
 
 def _set_aside(

@@ -15,7 +15,7 @@ MAX_PROBLEMS = 100
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with the database: ``damaged``, ``dangling`` or ``trigger_missing``."""
+    """One thing that is wrong with the database: ``damaged``, ``dangling``, ``trigger_missing``, ``index_damaged``."""
 
     code: str
     subject: str

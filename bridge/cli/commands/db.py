@@ -109,7 +109,7 @@ def check(cli: Cli) -> int:
 
     Looks for damaged pages, rows that refer to nothing, missing guards, orphans, cycles, parents in other sessions and
     bad heads. A damaged session is set aside: it is refused by name, and all others stay usable. One that is sound
-    again is released.
+    again is released. A damaged search index is dropped, and the next search builds it anew.
     """
     from bridge.cli.standing import open_existing
     from bridge.control.upkeep import check_store

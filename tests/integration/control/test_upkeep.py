@@ -7,6 +7,8 @@ from contextlib import closing
 
 import pytest
 
+from bridge.control.recalling import recall
+from bridge.control.standpoint import Standpoint
 from bridge.control.upkeep import check_store
 from bridge.conversations import paths, references
 from bridge.conversations.errors import SessionNotFound, SessionQuarantined
@@ -149,3 +151,20 @@ def test_a_missing_guard_and_a_dangling_row_are_named(controller, sessions):
 def test_a_session_that_never_was_is_not_found(controller, sessions):
     with controller.store.read() as connection, pytest.raises(SessionNotFound):
         require_session(connection, "20260101-000000-0000")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["DELETE FROM recall_documents", "UPDATE recall_index_data SET block = x'00ff'"],
+    ids=["places", "pages"],
+)
+def test_fc_61_a_damaged_search_index_is_named_dropped_and_built_anew(controller, sessions, statement):
+    session_id = sessions[0]
+    assert len(recall(controller, Standpoint(), session_id, "two").hits) == 1
+    assert check_store(controller).is_sound
+    controller.store.write(lambda tx: tx.connection.exec_driver_sql(statement))
+    found = check_store(controller)
+    assert [problem.code for problem in found.problems] == ["index_damaged"]
+    assert not found.flaws
+    assert check_store(controller).is_sound
+    assert len(recall(controller, Standpoint(), session_id, "two").hits) == 1
