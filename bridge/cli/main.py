@@ -1,7 +1,7 @@
 """Entry point of ``bridge`` and ``brg``.
 
 Knows the commands by name only (:mod:`bridge.cli.registry`): ``--version``, ``--help`` and mistyped commands
-import neither the database library nor libgit2.
+do not import the database library.
 """
 
 from __future__ import annotations
