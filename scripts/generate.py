@@ -82,7 +82,7 @@ def errors_markdown() -> str:
         "| 0 | done |",
         "| 1 | the check found something (not aligned, verification failed, a check of `doctor` failed) |",
         "| 2 | the command line is not understood |",
-        "| 3–125 | one per error below |",
+        "| 3–125, 193–254 | one per error below; a family of errors may share one |",
         f"| {BROKEN_PIPE_STATUS} | the reader of stdout went away (`bridge log \\| head`); nothing is said about it |",
         "",
     ]

@@ -5,19 +5,23 @@ Each package keeps its own error classes in its ``errors.py``; the class carries
 table (``schema/errors.json``, ``docs/errors.md``) is generated from the classes, so a class is the only
 place where a code is written down.
 
-Exit statuses are unique per class. 0, 1 and 2 are taken (done, the check found something, usage), 126 and
-up belong to shells. To keep packages from colliding, each draws from a range of its own (storage from two):
+Exit statuses are unique per class. 0, 1 and 2 are taken (done, the check found something, usage); shells use 126
+and 127 for themselves and 128 to 192 for the signal that ended a program, so statuses go on at 193; 255 is what
+``ssh`` says. To keep packages from colliding, each draws from ranges of its own:
 
-=============  =======     =============  =======
-foundation     3–9         workspaces     66–75
-semantics      10–15       agents         76–81
-storage        16–25       storage        82–85
-git            26–40       control        86–109
-process        41–45       adapters       110–114
-conversations  46–65       rpc            115–117
-integrity      122–123     cli            118–121
-                           others         124–125
-=============  =======     =============  =======
+=============  ================     =============  ================
+foundation     3–9                  agents         76–81
+semantics      10–15                storage        16–25, 82–85, 193–197
+git            26–40                control        86–109, 203–215
+process        41–45                adapters       110–114, 216–222
+conversations  46–65, 198–202       rpc            115–117, 223–232
+workspaces     66–75                cli            118–121, 233–237
+integrity      122–123, 238–241     recall         242–245
+lineage        124, 246–248         transcripts    125, 249–254
+=============  ================     =============  ================
+
+When a package has more conditions than numbers, the classes of one family (a base class with a status) share
+their base's status and differ in ``code``, which is what programs should look at anyway.
 """
 
 from __future__ import annotations
@@ -26,7 +30,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 FIRST_EXIT_STATUS = 3
-LAST_EXIT_STATUS = 125
+LAST_EXIT_STATUS = 254
+#: Statuses in between that mean something else to a shell.
+SHELL_EXIT_STATUSES = range(126, 193)
 
 
 class BridgeError(Exception):
