@@ -5,7 +5,8 @@ Order comes from parent links alone; ids, times and row numbers play no part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeVar
@@ -14,12 +15,15 @@ from bridge.conversations import store
 from bridge.conversations.errors import EntryNotFound, PathBroken, SessionNotFound
 from bridge.conversations.models import FORKED_FROM, Entry, Node
 from bridge.conversations.soundness import require_sound
+from bridge.foundation.ids import entry_id as make_entry_id
 from bridge.foundation.ids import split_entry_id
 from bridge.semantics.kinds import CONVERSATIONAL_KINDS
 from bridge.storage.transaction import Connection
 
 #: "Everything": more entries than a path can have.
 NO_LIMIT: Final = 2**62
+#: Entries loaded at a time where a path is not loaded at once.
+PAGE: Final = 500
 #: Forks of forks that a path may cross; a deeper one is damage rather than work.
 MAX_FORK_DEPTH: Final = 1000
 
@@ -33,6 +37,18 @@ class ForkOrigin:
     session_id: str
     entry_id: str
     entry_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The part of a path that lies in one session: the sequences of its entries, the root's first."""
+
+    session_id: str
+    sequences: array[int]
+
+    @property
+    def leaf_entry_id(self) -> str:
+        return make_entry_id(self.session_id, self.sequences[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +136,51 @@ def path_nodes(connection: Connection, entry_id: str) -> list[Node]:
     upwards = _climb(connection, entry_id, NO_LIMIT, store.node_ancestry, include_roots=True)
     upwards.reverse()
     return upwards
+
+
+def path_segments(connection: Connection, entry_id: str) -> list[Segment]:
+    """Return the path to an entry session by session, outermost first, in eight bytes per entry.
+
+    Raises
+    ------
+    EntryNotFound
+        If there is no such entry.
+    PathBroken
+        If the path does not reach its root.
+    """
+    segments: list[Segment] = []
+    for _ in range(MAX_FORK_DEPTH):
+        session_id, _sequence = split_entry_id(entry_id)
+        require_sound(connection, session_id)
+        sequences = store.path_sequences(connection, session_id, entry_id, NO_LIMIT)
+        if not sequences:
+            raise _missing(entry_id, is_origin=bool(segments))
+        if sequences[0] != 0:
+            first = make_entry_id(session_id, sequences[0])
+            raise PathBroken(f"The path ends at {first}: its parent cannot be reached.", details={"entry_id": first})
+        segments.append(Segment(session_id, sequences))
+        origin = fork_origin(connection, session_id)
+        if origin is None:
+            segments.reverse()
+            return segments
+        entry_id = origin.entry_id
+    raise PathBroken(f"The path to {entry_id} crosses more than {MAX_FORK_DEPTH} forks.")
+
+
+def iterate_segment(connection: Connection, segment: Segment, *, page: int = PAGE) -> Iterator[Entry]:
+    """Yield the entries of a part of a path, a page at a time.
+
+    Raises
+    ------
+    PathBroken
+        If one is not there any more.
+    """
+    for start in range(0, len(segment.sequences), page):
+        wanted = segment.sequences[start : start + page]
+        entries = store.entries_at(connection, segment.session_id, wanted)
+        if len(entries) != len(wanted):
+            raise PathBroken(f"An entry of {segment.session_id} is not there any more.")
+        yield from entries
 
 
 def parent_of(connection: Connection, entry: Entry) -> str | None:
