@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any, Final, Literal
 
 from bridge.control.controller import Controller
+from bridge.control.documents import Document, DocumentRequest
 from bridge.control.standpoint import Standpoint, find_session
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import ENTRY_FIELDS, Entry, Session
@@ -19,6 +20,8 @@ from bridge.foundation.canonical import parse_json
 from bridge.foundation.ids import split_entry_id
 from bridge.semantics.kinds import HIDDEN
 from bridge.storage.transaction import Connection
+from bridge.transcripts.html import HtmlRenderer
+from bridge.transcripts.markdown import MarkdownRenderer
 from bridge.transcripts.portable import (
     MAX_PAGE_BYTES,
     Header,
@@ -88,7 +91,10 @@ def open_export(controller: Controller, standpoint: Standpoint, request: ExportR
     with controller.store.read() as connection:
         session = require_session(connection, find_session(connection, standpoint, request.session))
         export = Export(session.id, iter(()))
-        pieces = _PortableFile(connection, session, request, controller.now(), export).pieces()
+        if request.format == "jsonl":
+            pieces = _PortableFile(connection, session, request, controller.now(), export).pieces()
+        else:
+            pieces = _document(connection, session, request, controller.now(), export)
         export.chunks = _chunked(pieces, export)
         try:
             yield export
@@ -121,6 +127,18 @@ def _chunked(pieces: Iterator[bytes], export: Export) -> Iterator[bytes]:
             size = 0
     if waiting:
         yield b"".join(waiting)
+
+
+def _document(
+    connection: Connection, session: Session, request: ExportRequest, moment: str, export: Export
+) -> Generator[bytes]:
+    shown = DocumentRequest(
+        session=session, moment=moment, is_forest=request.scope == "forest", has_hidden=request.hidden
+    )
+    document = Document(connection, shown, MarkdownRenderer() if request.format == "markdown" else HtmlRenderer())
+    for piece in document.pieces():
+        export.entries = document.entries
+        yield piece.encode()
 
 
 class _PortableFile:
