@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from hashlib import sha256
 from io import BytesIO
 from itertools import accumulate
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -439,3 +441,20 @@ def test_every_line_fits_its_published_schema(lines):
         value = json.loads(line)
         name = {"bridge.session": "header"}.get(value["type"], value["type"])
         assert field_errors(validator(f"portable/v{FORMAT_VERSION}/{name}"), value) == []
+
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_page_names_every_reason_and_every_schema():
+    page = (ROOT / "docs/portable-format.md").read_text()
+    source = (ROOT / "bridge/transcripts/portable_reading.py").read_text()
+    given = set(re.findall(r'invalid\(\s*"([a-z_]+)"', source)) | set(re.findall(r'"(bad_[a-z]+)"', source))
+    given |= {f"{name}_missing" for name in ("entries", "states", "manifests", "pages")}
+    given |= {f"bad_{name}" for name in ("state", "manifest", "page")}
+    listed = page.partition("and a reason:")[2].partition("Then the file")[0]
+    assert set(re.findall(r"`([a-z_]+)`", listed)) == given
+    schemas = {path.name for path in (ROOT / f"schema/portable/v{FORMAT_VERSION}").glob("*.json")}
+    assert set(re.findall(r"schema/portable/v1/([a-z]+\.json)\)", page)) == schemas
+    assert f"format version is {FORMAT_VERSION}" in page
+    assert f"{MAX_LINE_BYTES // 2**20} MiB" in page
