@@ -170,7 +170,8 @@ def _write(recording: RecordingTransaction, source: BinaryIO, survey: Survey, te
     taken = {}
     for session_id, comparison in found.items():
         if comparison.added:
-            is_untouched = _is_untouched(tx.connection, session_id)
+            # Of what a fork shares, the file knows no head.
+            is_untouched = session_id == survey.header.session_id and _is_untouched(tx.connection, session_id)
             taken[session_id] = finish(tx, incoming[session_id], comparison, recording.moment, take_head=is_untouched)
             if comparison.fills_gaps:
                 forget_gaps(tx, session_id)

@@ -254,9 +254,10 @@ def entry_line(entry: PortableEntry, payload: bytes | None) -> bytes:
 
 def _escaped(line: bytes) -> bytes:
     """Return JSON with the separators that stand raw in it escaped; outside of strings there are none."""
-    for raw, escape in _SEPARATORS:
-        if raw in line:
-            line = line.replace(raw, escape)
+    if not line.isascii():
+        for raw, escape in _SEPARATORS:
+            if raw in line:
+                line = line.replace(raw, escape)
     return line
 
 

@@ -320,6 +320,17 @@ def test_the_head_follows_along_its_branch_and_is_left_where_somebody_put_it(her
     assert_healthy(here)
 
 
+def test_what_a_fork_brings_of_its_origin_does_not_carry_the_origins_head_away(here, there):
+    origin, (first, second) = talk(there, "one", "two")
+    imported(here, exported(there, origin))
+    aside = say(there, origin, "aside", parent_entry_id=first.id)
+    fork = there.recorder.fork(aside.id, NewSession(parent_session_id=origin, parent_relation="forked")).id
+    imported(here, exported(there, fork))
+    assert session_row(here, origin).active_entry_id == second.id
+    assert path(here, fork) == path(there, fork)
+    assert_healthy(here)
+
+
 def test_labels_are_added_and_those_that_name_something_else_here_stay(here, there):
     session, (first, second) = talk(there, "one", "two")
     there.recorder.label(session, first.id, "a")
