@@ -198,6 +198,11 @@ class TurnIndex:
         self._last, self._last_session = place, node.session_id
         return turn
 
+    def place(self, node: Placed) -> TurnPlace:
+        """Place an entry and return where the path to it has led."""
+        self.turn_of(node)
+        return self._last or OUTSIDE
+
     def seed(self, entry_id: str, place: TurnPlace) -> None:
         """Say where the path to an entry has led."""
         self._keep(*split_entry_id(entry_id), place)
@@ -270,6 +275,11 @@ def problem_of(entry: Entry) -> str | None:
     payload = interpret(entry.semantic_schema_version, entry.kind, entry.payload_text, entry_id=entry.id).payload
     value = payload.get(rule.field)
     return rule.problem if isinstance(value, str) and value.lower() in rule.values else None
+
+
+def is_anchor(kind: str) -> bool:
+    """Return whether a beginning after an entry of this kind begins a turn whatever came before."""
+    return kind in AGENT_KINDS or kind == TURN_COMPLETED
 
 
 def _is_readable(entry: Entry) -> bool:

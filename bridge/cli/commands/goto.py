@@ -43,17 +43,19 @@ def back(
     cli: Cli,
     session: Annotated[str | None, typer.Argument(help="Session, as id, tail or label. Default: @.")] = None,
     *,
+    steps: Annotated[int, typer.Option("--steps", "-n", min=1, help="By so many entries.")] = 1,
     expect_head: ExpectHead = None,
 ) -> int:
     """Go back to the entry before the head; no file is touched
 
-    From the first entry this leads to the beginning, where the next append starts over.
+    From the first entry this leads to the beginning, where the next append starts over. If fewer entries lie before
+    the head than --steps says, nothing is changed.
     """
     from bridge.cli.standing import open_existing, standpoint_of
     from bridge.control.sessions import go_back
 
     with open_existing(cli) as controller:
-        move = go_back(controller, standpoint_of(cli), session, expected_head=expect_head)
+        move = go_back(controller, standpoint_of(cli), session, steps=steps, expected_head=expect_head)
     _tell(cli, move)
     return 0
 
