@@ -14,6 +14,7 @@ from bridge.conversations.models import Entry, Session
 from bridge.foundation.clock import parse_timestamp
 from bridge.foundation.ids import short_entry, short_session
 from bridge.git.manifest import CLEAN_DIRTY_HASH
+from bridge.semantics.kinds import HIDDEN, default_visibility
 from bridge.semantics.stamps import UNBORN, RepositoryState, UnknownReason
 
 #: Width of lines when stdout is no terminal, in characters: the start of a text is enough there as well.
@@ -101,7 +102,7 @@ def entry_lines(
         marks = ("*" if entry.id == head_entry_id else " ") + (" " if row.annotation.problem is None else PROBLEM_MARK)
         time = "" if width < NARROW else local_time(entry.created_at)[0 if width >= WIDE else 11 :] + "  "
         start = f"{marks} {short_entry(entry.id):<{id_width}}  {time}{printable(pad(kind, kind_width))}"
-        names = label_words(labels.get(entry.id, ()))
+        names = label_words(labels.get(entry.id, ())) + hidden_words(entry.kind, entry.context_visibility)
         room = max(width - text_width(start) - 2, MIN_TEXT_WIDTH)
         lines.append(f"{start}  {cut(names + entry_words(entry), room)}".rstrip())
     return lines
@@ -130,6 +131,11 @@ def stamp_words(entry: Entry, state: RepositoryState | UnknownReason | None) -> 
 def label_words(labels: Sequence[str]) -> str:
     """Return labels in brackets with a space behind, or nothing."""
     return f"[{', '.join(labels)}] " if labels else ""
+
+
+def hidden_words(kind: str, visibility: str) -> str:
+    """Return a mark with a space behind for an entry that its writer kept out of restored context, or nothing."""
+    return "(hidden) " if visibility == HIDDEN and default_visibility(kind) != HIDDEN else ""
 
 
 def session_title(session: Session) -> str:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.cli.output import printable
-from bridge.cli.rendering import MIN_TEXT_WIDTH, NARROW, cut, label_words, text_width, unreadable_words
+from bridge.cli.rendering import MIN_TEXT_WIDTH, NARROW, cut, hidden_words, label_words, text_width, unreadable_words
 from bridge.control.trees import TreeNode
-from bridge.foundation.ids import short_entry
+from bridge.foundation.ids import short_entry, short_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ ASCII: Final = Glyphs(active="*", other="o", side="|-", bar="| ", more=":", here
 #: Steps that ways are drawn further in, at most, and of how much of the width they may take; deeper ones stay there.
 MAX_INDENT: Final = 20
 _INDENT_SHARE: Final = 3
+#: Forks named at an entry; the others are counted.
+_FORKS_NAMED: Final = 3
 
 
 def glyphs_for(encoding: str | None) -> Glyphs:
@@ -102,8 +104,13 @@ def _line(prefix: str, tree_node: TreeNode, glyphs: Glyphs, width: int) -> str:
     kind = printable(node.kind if width >= NARROW else node.kind.partition(".")[0])
     start = f"{prefix}{glyph} {short_entry(node.id)}  {kind}  "
     words = tree_node.summary if tree_node.is_readable else unreadable_words(node.semantic_schema_version)
+    before = label_words(tree_node.labels) + hidden_words(node.kind, node.context_visibility)
     standing = ["head"] if tree_node.is_head else []
     standing += [f"cursor {cut(owner, MIN_TEXT_WIDTH * 2)}" for owner in tree_node.cursors]
-    tail = f"  {glyphs.here}{', '.join(standing)}" if standing else ""
+    if tree_node.forks:
+        more = len(tree_node.forks) - _FORKS_NAMED
+        standing.append("forks " + " ".join(map(short_session, tree_node.forks[:_FORKS_NAMED])))
+        standing += [f"{more} more"] if more > 0 else []
+    tail = f"  {glyphs.here}{cut(', '.join(standing), max(width // 2, MIN_TEXT_WIDTH))}" if standing else ""
     room = max(width - text_width(start) - text_width(tail), MIN_TEXT_WIDTH)
-    return f"{start}{cut(label_words(tree_node.labels) + words, room)}".rstrip() + tail
+    return f"{start}{cut(before + words, room)}".rstrip() + tail

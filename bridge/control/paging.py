@@ -12,7 +12,7 @@ from bridge.conversations.errors import EntryNotOnPath
 from bridge.conversations.facets import Annotation, Facet, TurnIndex, facet_of, kinds_of, problem_of
 from bridge.conversations.models import Entry, Node, Session
 from bridge.conversations.paths import entry_pages, node_pages, parent_of
-from bridge.conversations.placing import seed
+from bridge.conversations.placing import seed_parent
 from bridge.conversations.references import require_entry
 from bridge.conversations.store import entries_by_id, newest_entries, newest_nodes
 from bridge.foundation.ids import short_entry, split_entry_id
@@ -141,7 +141,7 @@ def session_rows(
 
 def _first_page(selection: Selection, limit: int | None) -> int:
     if limit is None:
-        return LARGEST_PAGE
+        return LARGEST_PAGE if selection.turn is None else FIRST_PAGE
     return limit + 1 if selection.is_everything else max(limit + 1, FIRST_PAGE)
 
 
@@ -191,12 +191,12 @@ def _by_sequence(load: Callable[[int | None, int], list[T]], before: int | None,
 
 def _rows_of_entries(connection: Connection, pages: Iterable[list[Entry]], selection: Selection) -> Iterator[Annotated]:
     for page in pages:
-        turns = _turns_of(connection, page)
-        for entry, turn in zip(page, turns, strict=True):
-            if selection.turn is not None and turn != selection.turn:
-                continue
-            problem = problem_of(entry)
-            if problem is not None or not selection.problems_only:
+        problems = [problem_of(entry) for entry in page]
+        if selection.problems_only and not any(problems):
+            continue
+        for entry, turn, problem in zip(page, _turns_of(connection, page), problems, strict=True):
+            is_wanted = problem is not None or not selection.problems_only
+            if is_wanted and selection.turn in {None, turn}:
                 yield Annotated(entry, Annotation(turn, facet_of(entry.kind), problem))
 
 
@@ -226,7 +226,7 @@ def _turns_of(connection: Connection, page: Sequence[Entry | Node]) -> list[str 
     index = TurnIndex()
     turns = []
     for node in reversed(page):
-        seed(connection, index, node.parent_entry_id)
+        seed_parent(connection, index, node)
         turns.append(index.turn_of(node))
     turns.reverse()
     return turns

@@ -14,13 +14,22 @@ from bridge.control.views import node_view, summary_of, unreadable
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import Cursor, Node, Session
 from bridge.conversations.paths import ForkOrigin, fork_origin, node_pages
-from bridge.conversations.store import count_children, entries_by_id, list_cursors, list_nodes, oldest_nodes
+from bridge.conversations.store import (
+    count_children,
+    entries_by_id,
+    list_cursors,
+    list_nodes,
+    list_sessions,
+    oldest_nodes,
+)
 from bridge.foundation.ids import split_entry_id
 from bridge.semantics.kinds import READABLE_VERSIONS
 from bridge.storage.transaction import Connection
 
 #: Payloads held at a time where only their first words are kept.
 _BATCH: Final = 500
+#: Sessions among whose origins the forks of one are looked for, those touched last.
+MAX_FORKS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,8 @@ class TreeNode:
     ----------
     cursors
         Owners of the cursors that stand at it.
+    forks
+        Sessions that were forked from it.
     summary
         What it says in short; empty if it says nothing, cannot be read, or is not shown.
     is_active
@@ -44,6 +55,7 @@ class TreeNode:
     node: Node
     labels: tuple[str, ...]
     cursors: tuple[str, ...]
+    forks: tuple[str, ...]
     summary: str
     children: int
     is_active: bool
@@ -55,7 +67,13 @@ class TreeNode:
         shown = node_view(
             self.node, labels=self.labels, active=self.is_active, is_head=self.is_head, children=self.children
         )
-        return {**shown, "cursors": list(self.cursors), "readable": self.is_readable, "text": self.summary}
+        return {
+            **shown,
+            "cursors": list(self.cursors),
+            "forks": list(self.forks),
+            "readable": self.is_readable,
+            "text": self.summary,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +154,15 @@ def read_tree(
         nodes = list_nodes(connection, found.id)
         path, children = active_ids(nodes, found.active_entry_id), children_of(nodes)
         names, owners = labels_of(connection, [found.id]), _owners(connection, found.id)
-        marked = {found.active_entry_id, *names, *owners}
+        forks = _forks(connection, found.id)
+        marked = {found.active_entry_id, *names, *owners, *forks}
         sides = frozenset() if everything else side_ways(nodes, children, path)
         everyone = telling_ids(nodes, children, marked, sides, everything=everything, limit=None)
         shown = everyone
         if limit is not None and limit < len(everyone):
             shown = telling_ids(nodes, children, marked, sides, everything=everything, limit=limit)
         words = _words(connection, found.id, [node.id for node in nodes if node.id in shown])
-        around = _Surroundings(found, names, owners, words, path)
+        around = _Surroundings(found, names, owners, forks, words, path)
         tree = tuple(around.place(node, len(children.get(node.id, ()))) for node in nodes if node.sequence > 0)
         return SessionTree(found, fork_origin(connection, found.id), tree, has_more=len(shown) < len(everyone))
 
@@ -173,9 +192,10 @@ def read_tree_page(
         page = nodes[:limit]
         ids = [node.id for node in page]
         names, owners = labels_of(connection, [found.id]), _owners(connection, found.id)
+        forks = _forks(connection, found.id)
         counts, words = count_children(connection, found.id, ids), _words(connection, found.id, ids)
         path = _active_from(connection, found, page[0].sequence) if page else frozenset()
-        around = _Surroundings(found, names, owners, words, path)
+        around = _Surroundings(found, names, owners, forks, words, path)
         tree = tuple(around.place(node, counts.get(node.id, 0)) for node in page)
         return SessionTree(found, fork_origin(connection, found.id), tree, has_more=len(nodes) > limit)
 
@@ -236,6 +256,7 @@ class _Surroundings:
     session: Session
     labels: Mapping[str, Sequence[str]]
     owners: Mapping[str, Sequence[str]]
+    forks: Mapping[str, Sequence[str]]
     words: Mapping[str, tuple[str, bool]]
     path: Collection[str]
 
@@ -245,6 +266,7 @@ class _Surroundings:
             node=node,
             labels=tuple(self.labels.get(node.id, ())),
             cursors=tuple(self.owners.get(node.id, ())),
+            forks=tuple(self.forks.get(node.id, ())),
             summary=summary,
             children=children,
             is_active=node.id in self.path,
@@ -268,6 +290,17 @@ def _owners(connection: Connection, session_id: str) -> dict[str, list[str]]:
     for cursor in list_cursors(connection, session_id):
         owners.setdefault(cursor.leaf_entry_id, []).append(cursor.owner)
     return owners
+
+
+def _forks(connection: Connection, session_id: str) -> dict[str, list[str]]:
+    """Return the sessions forked from a session's entries by these, oldest first; of very many the latest."""
+    forks: dict[str, list[str]] = {}
+    children = list_sessions(connection, parent_session_id=session_id, limit=MAX_FORKS)
+    for child in sorted(children, key=lambda child: (child.created_at, child.id)):
+        origin = fork_origin(connection, child.id) if child.parent_relation == "forked" else None
+        if origin is not None:
+            forks.setdefault(origin.entry_id, []).append(child.id)
+    return forks
 
 
 def _active_from(connection: Connection, session: Session, sequence: int) -> frozenset[str]:

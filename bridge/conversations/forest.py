@@ -216,7 +216,9 @@ def back(
         )
     elif len(above) > 1:
         hint = f"Go to its beginning: bridge goto {session} 0"
-    where = "is at its beginning" if len(above) <= 1 else f"has {len(above) - 1} entries up to its head, not {steps}"
+    where = "is at its beginning"
+    if len(above) > 1:
+        where = f"can go back by {len(above) - 1} at most, to its beginning, not by {steps}"
     raise NothingBefore(
         f"Session {session} {where}. Nothing was changed.",
         hint=hint,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bridge.conversations.facets import OUTSIDE, TurnIndex, TurnPlace, is_anchor
-from bridge.conversations.models import Node
+from bridge.conversations.models import Entry, Node
 from bridge.conversations.paths import node_pages
 from bridge.conversations.references import require_entry
 from bridge.conversations.turns import TURN_BEGINNINGS
@@ -47,14 +47,15 @@ def turn_of(connection: Connection, entry_id: str) -> str | None:
     """Return the id of the entry that began the turn of an entry, which exists; None if it belongs to none."""
     entry = require_entry(connection, entry_id)
     index = TurnIndex()
-    seed(connection, index, entry.parent_entry_id)
+    seed_parent(connection, index, entry)
     return index.turn_of(entry)
 
 
-def seed(connection: Connection, index: TurnIndex, parent_entry_id: str | None) -> None:
-    """Let an index know where the path to an entry has led, unless it does."""
-    if parent_entry_id is not None and index.place_at(parent_entry_id) is None:
-        index.seed(parent_entry_id, turn_place(connection, parent_entry_id))
+def seed_parent(connection: Connection, index: TurnIndex, node: Entry | Node) -> None:
+    """Let an index know where the path to an entry's parent has led, unless it does."""
+    parent = node.parent_entry_id
+    if parent is not None and index.place_at(node.session_id, parent) is None:
+        index.seed(node.session_id, parent, turn_place(connection, parent))
 
 
 def _start(above: Sequence[Node]) -> int | None:

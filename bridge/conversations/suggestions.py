@@ -32,7 +32,7 @@ def session_hint(connection: Connection, reference: str) -> str | None:
             return f"{text} is an entry; its session is {session}."
     found = _near_sessions(connection, text)
     if found:
-        return f"Did you mean {_alternatives(found)}? They are all listed by: bridge session list --all"
+        return f"Did you mean {_alternatives(found)}? All are listed by: bridge session list --all"
     return None
 
 

@@ -87,6 +87,7 @@ def list_(
     The one touched last comes first. Outside any workspace these are the sessions without one. Workers' sessions
     are left out unless --kind worker or --all asks for them.
     """
+    from bridge.cli.rendering import line_width
     from bridge.cli.standing import open_if_there, standpoint_of
     from bridge.control.reading import SessionPage, session_details, session_page
     from bridge.control.views import session_view
@@ -104,7 +105,10 @@ def list_(
             key = None if last is None else (last.updated_at, last.id)
             page = session_page(controller, here, everywhere=all_, kinds=kinds, limit=limit, before=key)
     found = list(page.sessions)
-    cli.output.emit([session_view(session) for session in found], _listed(found, everywhere=all_) if found else None)
+    cli.output.emit(
+        [session_view(session) for session in found],
+        _listed(found, everywhere=all_, width=line_width(cli.output)) if found else None,
+    )
     if page.has_more:
         cli.output.status(f"there are more: --before {short_session(found[-1].id)}")
     if not found and before is None:
@@ -130,17 +134,24 @@ def show(
     return 0
 
 
-def _listed(sessions: list[Session], *, everywhere: bool) -> str:
-    from bridge.cli.rendering import cut, local_time, one_line, table
+def _listed(sessions: list[Session], *, everywhere: bool, width: int) -> str:
+    from bridge.cli.rendering import MIN_TEXT_WIDTH, NARROW, cut, local_time, one_line, table, text_width
     from bridge.foundation.ids import short_entry, short_session
 
     rows = []
     for session in sessions:
-        row = [short_session(session.id), local_time(session.updated_at), session.status]
+        row = [
+            short_session(session.id),
+            local_time(session.updated_at)[0 if width >= NARROW else 11 :],
+            session.status,
+        ]
         if everywhere:
             row += [session.kind, session.workspace_id or "-"]
-        rows.append([*row, f"at {short_entry(session.active_entry_id)}", cut(one_line(session.label or ""), 80)])
-    return table(rows)
+        rows.append([*row, f"at {short_entry(session.active_entry_id)}"])
+    starts = table(rows).split("\n")
+    room = max(width - max(map(text_width, starts)) - 2, MIN_TEXT_WIDTH)
+    labels = [cut(one_line(session.label or ""), room) for session in sessions]
+    return table(list(zip(starts, labels, strict=True)))
 
 
 def _shown(details: SessionDetails) -> str:

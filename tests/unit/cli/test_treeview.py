@@ -36,6 +36,7 @@ def tree(
             node,
             tuple(filter(None, (labels.get(node.sequence),))),
             tuple(filter(None, (cursors.get(node.sequence),))),
+            (),
             f"text {node.sequence}",
             len(children.get(node.id, ())),
             is_active=node.id in path,
