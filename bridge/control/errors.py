@@ -183,3 +183,12 @@ class RunStopped(BridgeError):
     exit_status = 106
     summary = "SIGTERM ended the run of a plan; its workers were ended and their results recorded."
     default_hint = "See what was done: bridge task list"
+
+
+class ControllerStopping(BridgeError):
+    """Raised when something is to be started in a process that is about to end."""
+
+    code = "controller_stopping"
+    exit_status = 208
+    summary = "The controller is about to end and starts nothing more; nothing was changed."
+    default_hint = "Ask again; another controller starts on demand."
