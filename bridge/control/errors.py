@@ -192,3 +192,12 @@ class ControllerStopping(BridgeError):
     exit_status = 208
     summary = "The controller is about to end and starts nothing more; nothing was changed."
     default_hint = "Ask again; another controller starts on demand."
+
+
+class EventCursorUnknown(BridgeError):
+    """Raised when events are wanted from a cursor on that the store does not have."""
+
+    code = "event_cursor_unknown"
+    exit_status = 209
+    summary = "The store has no event of that cursor: it is of another store, or the store was replaced."
+    default_hint = "Begin anew: take sessions/snapshot and subscribe with its cursor."
