@@ -201,3 +201,12 @@ class EventCursorUnknown(BridgeError):
     exit_status = 209
     summary = "The store has no event of that cursor: it is of another store, or the store was replaced."
     default_hint = "Begin anew: take sessions/snapshot and subscribe with its cursor."
+
+
+class AgentNotFound(BridgeError):
+    """Raised when no agent has an id."""
+
+    code = "agent_not_found"
+    exit_status = 210
+    summary = "There is no agent of that id."
+    default_hint = "List them with the method agents/list."
