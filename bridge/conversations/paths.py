@@ -186,9 +186,6 @@ def iterate_segment(connection: Connection, segment: Segment, *, page: int = PAG
         yield from entries
 
 
-def parent_of(connection: Connection, entry: Entry) -> str | None:
-
-
 def entry_pages(
     connection: Connection, entry_id: str, *, first: int, largest: int = LARGEST_PAGE
 ) -> Iterator[list[Entry]]:

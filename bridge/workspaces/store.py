@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Table, bindparam, delete, func, insert, select, update
-from sqlalchemy import Connection, Row, Table, bindparam, delete, insert, select, tuple_, update
+from sqlalchemy import Connection, Row, Table, bindparam, delete, func, insert, select, tuple_, update
 
 from bridge.foundation.canonical import canonical_text, parse_json
 from bridge.foundation.hashing import digest_hex
