@@ -95,6 +95,8 @@ def _is_safe(text: str) -> bool:
     """Return whether a text, as Markdown, is nothing but text, lists, code, quotations, tables and links."""
     if len(text) > MAX_PROSE_CHARACTERS:
         return False
+    if "<" not in text and "[" not in text:
+        return True  # neither HTML nor an image, a link or the definition of one begins in another way
     environment: dict[str, Any] = {}
     tokens = _parser().parse(text, environment)
     for token in (inner for outer in tokens for inner in (outer, *(outer.children or ()))):
