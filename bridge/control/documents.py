@@ -12,11 +12,12 @@ from typing import Final
 
 from bridge.control.entrywords import EntryWords, Surroundings, time_words
 from bridge.control.views import summary_of
+from bridge.conversations.exchange.store import entries_at
 from bridge.conversations.facets import TurnIndex
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import Entry, Node, Session
 from bridge.conversations.paths import PAGE, Segment, fork_origin, iterate_segment, path_segments
-from bridge.conversations.store import entries_at, list_labels, list_nodes
+from bridge.conversations.store import list_labels, list_nodes
 from bridge.foundation.ids import entry_id, short_session, split_entry_id
 from bridge.semantics.kinds import HIDDEN
 from bridge.storage.transaction import Connection

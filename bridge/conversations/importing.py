@@ -15,6 +15,7 @@ from typing import Final
 
 from bridge.conversations import store
 from bridge.conversations.errors import SessionDiffers
+from bridge.conversations.exchange import store as exchange
 from bridge.conversations.forest import check_label
 from bridge.conversations.models import Entry, NewSession
 from bridge.conversations.soundness import require_sound
@@ -98,7 +99,7 @@ def compare(connection: Connection, session_id: str, incoming: Iterable[tuple[in
         for wanted, _ in incoming:
             found.adds(wanted)
         return found
-    with closing(store.iterate_hashes(connection, session_id)) as here:
+    with closing(exchange.iterate_hashes(connection, session_id)) as here:
         return _merge(session_id, here, incoming)
 
 
@@ -128,7 +129,7 @@ def begin(tx: Transaction, session: IncomingSession) -> None:
     """Add the row of a session that is not here; its entries and :func:`finish` follow in the same transaction."""
     for name in session.labels:
         check_label(name)
-    store.insert_session(tx, session.id, session.new, session.created_at, updated_at=session.updated_at)
+    exchange.insert_session(tx, session.id, session.new, created_at=session.created_at, updated_at=session.updated_at)
 
 
 class Adder:
@@ -185,7 +186,7 @@ def finish(tx: Transaction, session: IncomingSession, comparison: Comparison, mo
     take_head
         Whether the head moves to the incoming one wherever it is. Otherwise it follows only along its own branch.
     """
-    last = store.last_sequence(tx.connection, session.id)
+    last = exchange.last_sequence(tx.connection, session.id)
     if not comparison.exists:
         head_id, following = session.active_entry_id, max(session.next_sequence, last + 1)
         store.insert_head(tx, session.id, head_id, following, session.updated_at)
@@ -212,7 +213,7 @@ def finish(tx: Transaction, session: IncomingSession, comparison: Comparison, mo
 
 def _lies_before(connection: Connection, session_id: str, entry: str, leaf: str) -> bool:
     """Return whether an entry lies on the way from the root to another one, or is it."""
-    sequences = store.path_sequences(connection, session_id, leaf, 2**62)
+    sequences = exchange.path_sequences(connection, session_id, leaf)
     return any(entry_id(session_id, sequence) == entry for sequence in reversed(sequences))
 
 

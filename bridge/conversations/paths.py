@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from bridge.conversations import store
 from bridge.conversations.errors import EntryNotFound, PathBroken, SessionNotFound
+from bridge.conversations.exchange.store import entries_at, path_sequences
 from bridge.conversations.models import FORKED_FROM, Entry, Node
 from bridge.conversations.soundness import require_sound
 from bridge.foundation.ids import entry_id as make_entry_id
@@ -155,7 +156,7 @@ def path_segments(connection: Connection, entry_id: str) -> list[Segment]:
     for _ in range(MAX_FORK_DEPTH):
         session_id, _sequence = split_entry_id(entry_id)
         require_sound(connection, session_id)
-        sequences = store.path_sequences(connection, session_id, entry_id, NO_LIMIT)
+        sequences = path_sequences(connection, session_id, entry_id)
         if not sequences:
             raise _missing(entry_id, is_origin=bool(segments))
         if sequences[0] != 0:
@@ -180,7 +181,7 @@ def iterate_segment(connection: Connection, segment: Segment, *, page: int = PAG
     """
     for start in range(0, len(segment.sequences), page):
         wanted = segment.sequences[start : start + page]
-        entries = store.entries_at(connection, segment.session_id, wanted)
+        entries = entries_at(connection, segment.session_id, wanted)
         if len(entries) != len(wanted):
             raise PathBroken(f"An entry of {segment.session_id} is not there any more.")
         yield from entries

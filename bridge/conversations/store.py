@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -66,16 +65,8 @@ _Q = quarantined_sessions.c
 # Sessions
 
 
-def insert_session(
-    tx: Transaction, session_id: str, new: NewSession, moment: str, *, updated_at: str | None = None
-) -> None:
-    """Add a session's row; its root and its head follow in the same transaction.
-
-    Parameters
-    ----------
-    updated_at
-        When it was changed last, of one that comes from elsewhere; None means at the moment of its creation.
-    """
+def insert_session(tx: Transaction, session_id: str, new: NewSession, moment: str) -> None:
+    """Add a session's row; its root and its head follow in the same transaction."""
     tx.execute(
         insert(sessions).values(
             id=session_id,
@@ -88,7 +79,7 @@ def insert_session(
             parent_session_id=new.parent_session_id,
             parent_relation=new.parent_relation,
             created_at=moment,
-            updated_at=updated_at or moment,
+            updated_at=moment,
         )
     )
 
@@ -300,10 +291,8 @@ def find_external(connection: Connection, session_id: str, source: str, external
 def iterate_entries(connection: Connection, session_id: str, *, after_sequence: int = -1) -> Iterator[Entry]:
     """Yield a session's entries in the order of their sequence, over all branches, without loading them at once."""
     query = select(*_COLUMNS).where(_E.session_id == session_id, _E.sequence > after_sequence).order_by(_E.sequence)
-    # Closed with the generator: a cursor on a server is left open by who does not read to the end.
-    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:
-        for row in rows:
-            yield Entry.from_row(row)
+    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:  # a server's cursor ends with us
+        yield from map(Entry.from_row, rows)
 
 
 def list_nodes(connection: Connection, session_id: str) -> list[Node]:
@@ -420,31 +409,6 @@ def ancestry(connection: Connection, session_id: str, leaf_entry_id: str, limit:
 def node_ancestry(connection: Connection, session_id: str, leaf_entry_id: str, limit: int) -> list[Node]:
     """Return what :func:`ancestry` does, without payloads."""
     return [Node(*row) for row in _NODE_ANCESTRY.run(connection, session_id, leaf_entry_id, limit)]
-
-
-_SEQUENCES = Prepared(_ancestry([_E.session_id, _E.id, _E.parent_entry_id, _E.sequence]), "session", "leaf", "limit")
-
-
-def path_sequences(connection: Connection, session_id: str, leaf_entry_id: str, limit: int) -> array[int]:
-    """Return the sequences of an entry of that session and its ancestors there, ascending: eight bytes for each."""
-    found = array("q", (row[3] for row in _SEQUENCES.run(connection, session_id, leaf_entry_id, limit)))
-    found.reverse()
-    return found
-
-
-def entries_at(connection: Connection, session_id: str, sequences: Sequence[int]) -> list[Entry]:
-    """Return the entries of a session at some sequences, ascending; those that are not there are left out."""
-    query = select(*_COLUMNS).where(_E.session_id == session_id, _E.sequence.in_(sequences)).order_by(_E.sequence)
-    return [Entry.from_row(row) for row in connection.execute(query)]
-
-
-def iterate_hashes(connection: Connection, session_id: str) -> Generator[tuple[int, str]]:
-    """Yield sequence and hash of a session's entries, ascending, without loading them at once."""
-    query = select(_E.sequence, _E.entry_hash).where(_E.session_id == session_id).order_by(_E.sequence)
-    # Closed with the generator: a cursor on a server is left open by who does not read to the end.
-    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:
-        for row in rows:
-            yield row[0], row[1]
 
 
 # Heads
@@ -573,12 +537,6 @@ def count_entries(connection: Connection, session_id: str) -> int:
     """Return how many entries a session has, its root included."""
     query = select(func.count()).select_from(session_entries).where(_E.session_id == session_id)
     return connection.execute(query).scalar_one()
-
-
-def last_sequence(connection: Connection, session_id: str) -> int:
-    """Return the highest sequence among a session's entries, -1 if it has none."""
-    found: int | None = connection.execute(select(func.max(_E.sequence)).where(_E.session_id == session_id)).scalar()
-    return -1 if found is None else found
 
 
 # Soundness
