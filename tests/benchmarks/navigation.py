@@ -3,8 +3,8 @@
 Usage: ``python tests/benchmarks/navigation.py [--entries N ...] [--sessions N ...] [--directory PATH]``
 
 One session of N entries on one path, eight to a turn, with tool outputs of 300 characters; they are put there row by
-row without Bridge's hashes and triggers. Printed are medians, in milliseconds, of the use cases as every door calls them,
-and of ``bridge log -n 50`` as a whole process without a resident controller beside ``python -c pass``, in turns.
+row without Bridge's hashes and triggers. Printed are medians, in milliseconds, of the use cases as every door calls
+them, and of ``bridge log -n 50`` as a whole process without a resident controller beside ``python -c pass``, in turns.
 """
 
 from __future__ import annotations
