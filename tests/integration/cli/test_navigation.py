@@ -41,6 +41,17 @@ def test_every_entry_has_turn_facet_and_problem(here, session, talk):
     assert [entry["problem"] for entry in entries] == [None, "tool_failed", None, None, None]
 
 
+def test_an_entry_alone_tells_the_same(here, session, talk):
+    for entry in here.json("log", session):
+        shown = here.json("show", entry["id"])
+        assert {name: shown[name] for name in ("turn", "facet", "problem")} == {
+            name: entry[name] for name in ("turn", "facet", "problem")
+        }
+    text = here("show", "2").ok().stdout
+    assert "tool_failed" in text
+    assert f"{session[-4:]}.1" in text
+
+
 @pytest.mark.parametrize(
     ("options", "found"),
     [
