@@ -218,6 +218,13 @@ CREATE TABLE attempts (
     CONSTRAINT ck_attempts_number CHECK (number >= 1)
 )
 
+CREATE TABLE event_order (
+    position INTEGER NOT NULL,
+    chain_id VARCHAR NOT NULL,
+    ordinal BIGINT NOT NULL,
+    CONSTRAINT pk_event_order PRIMARY KEY (position)
+)
+
 CREATE VIRTUAL TABLE recall_index USING fts5(session, terms, content='', tokenize='ascii')
 
 CREATE TRIGGER repository_states_no_update BEFORE UPDATE ON repository_states BEGIN SELECT RAISE(ABORT, 'repository_states are immutable'); END
