@@ -16,6 +16,7 @@ from bridge.conversations.errors import EntryNotFound, PathBroken, SessionNotFou
 from bridge.conversations.exchange.store import entries_at, path_sequences
 from bridge.conversations.models import FORKED_FROM, Entry, Node
 from bridge.conversations.soundness import require_sound
+from bridge.foundation.errors import InvalidId
 from bridge.foundation.ids import entry_id as make_entry_id
 from bridge.foundation.ids import split_entry_id
 from bridge.semantics.kinds import CONVERSATIONAL_KINDS
@@ -27,6 +28,8 @@ NO_LIMIT: Final = 2**62
 PAGE: Final = 500
 #: Forks of forks that a path may cross; a deeper one is damage rather than work.
 MAX_FORK_DEPTH: Final = 1000
+#: Entries looked at first when one is looked for on a path.
+FIRST_PAGE: Final = 64
 #: By how much each page of a path is larger than the one before, and the size at which that ends, in entries.
 PAGE_GROWTH: Final = 4
 LARGEST_PAGE: Final = 4096
@@ -273,14 +276,31 @@ def origins_of(connection: Connection, session_id: str) -> Iterator[ForkOrigin]:
 
 def lies_on_active_path(connection: Connection, session_id: str, entry_id: str) -> bool:
     """Return whether an entry lies between the session's root, or that of its origin, and its head."""
-    head = _head_of(connection, session_id)
-    return any(node.id == entry_id for node in path_nodes(connection, head[0]))
+    return _lies_above(connection, _head_of(connection, session_id)[0], entry_id)
 
 
 def lies_on_shared_path(connection: Connection, session_id: str, entry_id: str) -> bool:
     """Return whether an entry belongs to a forked session because it lies on the path it was forked from."""
     origin = fork_origin(connection, session_id)
-    return origin is not None and any(node.id == entry_id for node in path_nodes(connection, origin.entry_id))
+    return origin is not None and _lies_above(connection, origin.entry_id, entry_id)
+
+
+def _lies_above(connection: Connection, leaf_entry_id: str, entry_id: str) -> bool:
+    """Return whether an entry is on the path to another one, that one included; no more of it is read than needed."""
+    try:
+        wanted_session, wanted_sequence = split_entry_id(entry_id)
+    except InvalidId:
+        return False
+    for page in node_pages(connection, leaf_entry_id, first=FIRST_PAGE):
+        for node in page:
+            if node.session_id == wanted_session and node.sequence <= wanted_sequence:
+                return node.id == entry_id
+    if wanted_sequence != 0:
+        return False
+    # A root: on the path if the path runs through its session.
+    leaf_session, _ = split_entry_id(leaf_entry_id)
+    sessions = {leaf_session, *(origin.session_id for origin in origins_of(connection, leaf_session))}
+    return wanted_session in sessions and store.entry_hash_of(connection, wanted_session, entry_id) is not None
 
 
 def belongs_to_session(connection: Connection, session_id: str, entry_id: str) -> bool:
