@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -81,10 +81,11 @@ def list_(
     """List the sessions of this workspace
 
     The one touched last comes first. Outside any workspace these are the sessions without one. Workers' sessions
-    are left out unless --kind worker or --all asks for them.
+    are left out unless --kind worker or --all asks for them. Sessions that are damaged, or hold entries that this
+    Bridge does not read, are marked with the reason.
     """
     from bridge.cli.standing import open_if_there, standpoint_of
-    from bridge.control.reading import sessions_here
+    from bridge.control.reading import sessions_here, unreadable_sessions
     from bridge.control.views import session_view
 
     for name in kind or ():
@@ -93,9 +94,15 @@ def list_(
     kinds = tuple(kind) if kind else (() if all_ else ("chat",))
     with open_if_there(cli) as controller:
         found: list[Session] = []
+        unreadable: dict[str, dict[str, Any]] = {}
         if controller is not None:
             found = sessions_here(controller, standpoint_of(cli), everywhere=all_, kinds=kinds)
-    cli.output.emit([session_view(session) for session in found], _listed(found, everywhere=all_) if found else None)
+            unreadable = unreadable_sessions(controller)
+    views = [
+        {**session_view(one), "readable": one.id not in unreadable, "unreadable": unreadable.get(one.id)}
+        for one in found
+    ]
+    cli.output.emit(views, _listed(found, unreadable, everywhere=all_) if found else None)
     if not found:
         cli.output.status("no sessions here; start one: bridge session new")
     return 0
@@ -119,7 +126,7 @@ def show(
     return 0
 
 
-def _listed(sessions: list[Session], *, everywhere: bool) -> str:
+def _listed(sessions: list[Session], unreadable: dict[str, dict[str, Any]], *, everywhere: bool) -> str:
     from bridge.cli.rendering import local_time, one_line, table
     from bridge.foundation.ids import short_entry, short_session
 
@@ -128,8 +135,16 @@ def _listed(sessions: list[Session], *, everywhere: bool) -> str:
         row = [short_session(session.id), local_time(session.updated_at), session.status]
         if everywhere:
             row += [session.kind, session.workspace_id or "-"]
-        rows.append([*row, f"at {short_entry(session.active_entry_id)}", one_line(session.label or "")])
+        row += [f"at {short_entry(session.active_entry_id)}", one_line(session.label or "")]
+        why = unreadable.get(session.id)
+        rows.append([*row, "" if why is None else _why_unreadable(why)])
     return table(rows)
+
+
+def _why_unreadable(why: dict[str, Any]) -> str:
+    if "reason" in why:
+        return f"[set aside: {why['reason']}]"
+    return f"[unreadable: semantic schema {', '.join(map(str, why['found']))}]"
 
 
 def _shown(details: SessionDetails) -> str:

@@ -13,7 +13,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from bridge.storage.tables.base import key, metadata, optional, partial_unique, required
+from bridge.storage.tables.base import key, metadata, optional, partial_index, partial_unique, required
 
 #: An entry id is its session's id and its sequence, padded to six digits; the same text on every database.
 _ID_CHECK = (
@@ -44,6 +44,9 @@ sessions = Table(
     Index("ix_sessions_workspace_id", "workspace_id"),
     Index("ix_sessions_parent_session_id", "parent_session_id"),
 )
+
+#: The condition under which the index of entries of other semantic versions is used.
+OTHER_VERSIONS = "semantic_schema_version <> 2"
 
 #: One immutable entry. Triggers refuse UPDATE, DELETE and an INSERT over an existing key (``storage.ddl``).
 #:
@@ -87,6 +90,9 @@ session_entries = Table(
     CheckConstraint("(external_id IS NULL) = (external_source IS NULL)", name="external_id"),
     CheckConstraint("length(entry_hash) = 64 AND length(payload_hash) = 64", name="hashes"),
     Index("ix_session_entries_parent", "session_id", "parent_entry_id"),
+    # What the current contract did not write: nothing in most stores, so appends do not pay for it, and who looks for
+    # entries that cannot be read does not go through all of them.
+    partial_index("ix_session_entries_other_versions", "semantic_schema_version", "session_id", where=OTHER_VERSIONS),
     partial_unique(
         "uq_session_entries_external_id",
         "session_id",

@@ -95,6 +95,40 @@ def test_doctor_names_what_is_unreadable_and_why(here, bridge_home, spoken, how,
     assert sibling not in checks["unreadable_sessions"]["detail"]
 
 
+@pytest.mark.parametrize(
+    ("how", "unreadable", "mark"),
+    [
+        (
+            "version",
+            {"code": "unsupported_semantic_version", "found": [3], "supported": [1, 2]},
+            "[unreadable: semantic schema 3]",
+        ),
+        ("payload", None, None),
+        ("damage", {"code": "session_quarantined", "reason": "bad_head"}, "[set aside: bad_head]"),
+    ],
+)
+def test_the_list_of_sessions_marks_what_cannot_be_read(here, bridge_home, spoken, how, unreadable, mark):
+    session_id, sibling = spoken
+    spoil(here, bridge_home, how, session_id)
+    listed = {one["id"]: one for one in here.json("session", "list")}
+    assert (listed[session_id]["readable"], listed[session_id]["unreadable"]) == (unreadable is None, unreadable)
+    assert (listed[sibling]["readable"], listed[sibling]["unreadable"]) == (True, None)
+    lines = here("session", "list").ok().stdout.splitlines()
+    assert [line.endswith("]") for line in lines].count(True) == (mark is not None)
+    if mark is not None:
+        assert mark in next(line for line in lines if session_id[-4:] in line)
+
+
+def test_looking_for_unreadable_entries_reads_no_others(here, bridge_home, spoken):
+    """The list of sessions stays flat however many entries there are: the question is answered from a small index."""
+    with closing(sqlite3.connect(bridge_home / "bridge.db")) as connection:
+        plan = connection.execute(
+            "EXPLAIN QUERY PLAN SELECT DISTINCT session_id, semantic_schema_version FROM session_entries WHERE"
+            " semantic_schema_version <> 2 AND (semantic_schema_version < 1 OR semantic_schema_version > 2)"
+        ).fetchall()
+    assert "COVERING INDEX ix_session_entries_other_versions" in plan[0][3]
+
+
 def test_a_branch_beside_an_unreadable_entry_stays_usable(here, bridge_home, spoken):
     session_id, _ = spoken
     spoil(here, bridge_home, "version", session_id)
