@@ -18,6 +18,7 @@ from bridge.conversations.models import Entry
 from bridge.conversations.soundness import require_sound
 from bridge.foundation.errors import InvalidId
 from bridge.foundation.ids import split_entry_id
+from bridge.foundation.texts import is_storable
 from bridge.storage.transaction import Connection
 
 #: Longest reference looked up, in characters.
@@ -152,6 +153,8 @@ def _check_length(reference: str) -> None:
         raise InvalidReference(
             f"A reference has 1 to {MAX_REFERENCE_CHARACTERS} characters.", details={"characters": len(reference)}
         )
+    if not is_storable(reference):
+        raise InvalidReference(f"{reference[:80]!r} has a NUL character or is not valid Unicode: nothing is called so.")
 
 
 def _current_session(

@@ -36,7 +36,7 @@ from bridge.storage.tables import (
     session_heads,
     sessions,
 )
-from bridge.storage.tables.conversations import OTHER_VERSIONS
+from bridge.storage.tables.conversations import other_versions
 from bridge.storage.transaction import Transaction
 
 _COLUMNS: list[ColumnElement[Any]] = [
@@ -493,7 +493,8 @@ def unreadable_versions(connection: Connection) -> dict[str, list[int]]:
     version = _E.semantic_schema_version
     query = (
         select(_E.session_id, version)
-        .where(text(OTHER_VERSIONS), or_(version < min(READABLE_VERSIONS), version > max(READABLE_VERSIONS)))
+        .where(text(other_versions(READABLE_VERSIONS)))
+        .where(or_(version < min(READABLE_VERSIONS), version > max(READABLE_VERSIONS)))
         .distinct()
     )
     found: dict[str, list[int]] = {}

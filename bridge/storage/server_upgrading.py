@@ -18,7 +18,7 @@ from bridge.storage.postgresql import grant, look_at, schema_of
 from bridge.storage.prepared import driver_of, table_names
 from bridge.storage.schema_version import SCHEMA_VERSION, judge
 from bridge.storage.survey import Survey, Unreadable
-from bridge.storage.tables.conversations import OTHER_VERSIONS
+from bridge.storage.tables.conversations import other_versions
 from bridge.storage.transaction import typed_error
 from bridge.storage.upgrading import Client, Plan, Upgraded, UpgradeProgress, require_older_or_same
 
@@ -195,7 +195,8 @@ def _unreadable(connection: Connection, readable_versions: Collection[int]) -> t
     query = (
         "SELECT session_id, string_agg(DISTINCT semantic_schema_version::text, ','), count(*)"  # noqa: S608 - constant
         " FROM session_entries"
-        f" WHERE {OTHER_VERSIONS} AND semantic_schema_version <> ALL (%s) GROUP BY session_id ORDER BY session_id"
+        f" WHERE {other_versions(readable_versions)} AND semantic_schema_version <> ALL (%s)"
+        " GROUP BY session_id ORDER BY session_id"
     )
     parameters: Any = (list(readable_versions),)
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from bridge.storage.backup import backups_of, size_of
 from bridge.storage.errors import DatabaseFailed
 from bridge.storage.schema_version import SCHEMA_VERSION, judge, look, unaltered_uri
-from bridge.storage.tables.conversations import OTHER_VERSIONS
+from bridge.storage.tables.conversations import other_versions
 from bridge.storage.upgrading import Client, interrupted, read_clients
 
 
@@ -83,7 +83,7 @@ def _unreadable(database: Path, readable_versions: Collection[int]) -> tuple[Unr
     with closing(sqlite3.connect(unaltered_uri(database), uri=True, isolation_level=None)) as connection:
         query = (
             "SELECT session_id, group_concat(DISTINCT semantic_schema_version), count(*) FROM session_entries"  # noqa: S608 - marks
-            f" WHERE {OTHER_VERSIONS} AND semantic_schema_version NOT IN ({marks})"
+            f" WHERE {other_versions(readable_versions)} AND semantic_schema_version NOT IN ({marks})"
             " GROUP BY session_id ORDER BY session_id"
         )
         foreign = connection.execute(query, tuple(readable_versions)).fetchall()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -45,8 +47,20 @@ sessions = Table(
     Index("ix_sessions_parent_session_id", "parent_session_id"),
 )
 
-#: The condition under which the index of entries of other semantic versions is used.
-OTHER_VERSIONS = "semantic_schema_version <> 2"
+#: The semantic version whose entries the index of other versions leaves out: the one that is written.
+_INDEXED_WITHOUT = 2
+#: The condition of that index.
+OTHER_VERSIONS = f"semantic_schema_version <> {_INDEXED_WITHOUT}"
+
+
+def other_versions(readable: Collection[int]) -> str:
+    """Return the condition under which a query for entries that are not readable may use the index.
+
+    Once the version that the index leaves out is not readable either, that is none, and a later schema needs another
+    index.
+    """
+    return OTHER_VERSIONS if _INDEXED_WITHOUT in readable else "true"
+
 
 #: One immutable entry. Triggers refuse UPDATE, DELETE and an INSERT over an existing key (``storage.ddl``).
 #:
