@@ -92,7 +92,7 @@ def sqlite_engine(url: URL, *, busy_timeout_seconds: float, is_reading: bool = F
 
     def connect() -> sqlite3.Connection:
         # mode=rw: a file that vanished is an error, never a fresh and empty store.
-        uri = f"file:{quote(str(path))}?mode=rw"
+        uri = f"file:{quote(os.fsencode(path))}?mode=rw"
         if is_reading and path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
             # Even a reader of a file in WAL mode wants to make the -shm.
             uri = unaltered_uri(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from contextlib import closing
@@ -137,7 +138,7 @@ class SqliteFollower:
 
     def __init__(self, path: Path) -> None:
         self._connection: sqlite3.Connection | None = sqlite3.connect(
-            f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+            f"file:{quote(os.fsencode(path))}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
         )
         self._seen = self._version()
 

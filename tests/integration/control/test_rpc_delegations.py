@@ -12,6 +12,8 @@ from bridge.control.standpoint import Standpoint
 from bridge.rpc.dispatch import Caller, Dispatcher
 from bridge.rpc.methods import METHODS, Role
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 PLAN = """
 [[worker]]
 id = "one"
