@@ -306,7 +306,11 @@ def test_a_schema_that_was_never_on_a_server_is_refused_with_what_to_do(server_s
 # Killed
 
 
-@pytest.mark.timeout(300)
+#: More than the statements of one upgrade on either database: so many copies are made.
+MOST_STATEMENTS = 100
+
+
+@pytest.mark.timeout(600)
 def test_killed_at_every_statement_it_is_one_schema_or_the_other(today, later, request, tmp_path):
     kind = make_url(today).get_backend_name()
     before = structure(today)
@@ -314,10 +318,10 @@ def test_killed_at_every_statement_it_is_one_schema_or_the_other(today, later, r
         if kind == "postgresql":
             server = request.getfixturevalue("postgresql_server")
             name = make_url(today).database
-            copies = [stack.enter_context(server.database(name)) for _ in range(150)]
+            copies = [stack.enter_context(server.database(name)) for _ in range(MOST_STATEMENTS)]
         else:
             copies = []
-            for number in range(150):
+            for number in range(MOST_STATEMENTS):
                 home = tmp_path / "copies" / str(number)
                 home.mkdir(parents=True)
                 with closing(sqlite3.connect(str(make_url(today).database))) as connection:
@@ -328,7 +332,6 @@ def test_killed_at_every_statement_it_is_one_schema_or_the_other(today, later, r
         assert done.returncode == 0, done.stderr
         ended = [json.loads(line)["status"] for line in done.stdout.splitlines()]
         lived = ended.index(0)
-        print("statements:", lived)
         assert lived > 30
         assert set(ended[:lived]) == {-9}
         after = structure(copies[lived])
@@ -337,6 +340,6 @@ def test_killed_at_every_statement_it_is_one_schema_or_the_other(today, later, r
         assert all(found in (before, after) for found in seen)
         assert before in seen
         # The next run brings each of them up to date; some will do, each is a process of its own.
-        for url in copies[7:lived:20]:
+        for url in copies[7:lived:30]:
             assert later("upgrade", url)["target"] == 8
             assert structure(url) == after

@@ -130,8 +130,6 @@ def kill_at(number: int) -> None:
         (psycopg.Cursor, "execute"),
         (psycopg.ServerCursor, "execute"),
         (psycopg.Connection, "commit"),
-        (psycopg.Connection, "rollback"),
-        (psycopg.Connection, "close"),
     ):
         setattr(owner, name, counted(getattr(owner, name)))
     connect = sqlite3.connect
