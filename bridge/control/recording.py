@@ -31,6 +31,7 @@ from bridge.foundation.canonical import parse_json
 from bridge.foundation.clock import Clock, format_timestamp, parse_timestamp
 from bridge.foundation.hashing import digest_hex
 from bridge.foundation.redaction import redact
+from bridge.foundation.texts import require_storable
 from bridge.integrity.chain import ENTRY_APPENDED, HEAD_MOVED, SESSION_CREATED, append_event
 from bridge.lineage.descent import MAX_DEPTH, require_acyclic
 from bridge.semantics.errors import InvalidPayload
@@ -134,6 +135,7 @@ class RecordingTransaction:
         unknown = set(changes) - _CHANGEABLE
         if unknown:
             raise ValueError(f"a session's {sorted(unknown)} cannot be changed")
+        require_storable(**changes)
         forest.require_session(self.tx.connection, session_id)
         update_session(self.tx, session_id, self.moment, **changes)
         self.event(session_id, "session.updated", changes)
@@ -200,9 +202,12 @@ class Recorder:
             If the draft does not fit the current semantic schema.
         NotCanonical
             If the payload is not plain JSON.
+        InvalidText
+            If the external id, its source or the cursor cannot be kept.
         PayloadTooLarge
             If its canonical text is longer than ``max_payload_bytes``.
         """
+        _require_storable(draft)
         payload = _payload_of(draft)
         redaction = redact(payload)
         validate(draft.kind, redaction.value, canonical=redaction.canonical)
@@ -367,6 +372,11 @@ class Recorder:
                 f"created_at is not a time with an offset: {draft.created_at[:80]!r}. Nothing was written.",
                 details={"fields": [{"path": "/created_at", "message": "is not an ISO 8601 time with an offset"}]},
             ) from error
+
+
+def _require_storable(draft: EntryDraft) -> None:
+    if draft.external_id is not None or draft.cursor is not None:
+        require_storable(external_id=draft.external_id, external_source=draft.external_source, cursor=draft.cursor)
 
 
 def _payload_of(draft: EntryDraft) -> Any:

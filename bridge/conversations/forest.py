@@ -40,6 +40,7 @@ from bridge.conversations.paths import fork_origin, lies_on_shared_path
 from bridge.conversations.soundness import refuse_quarantined, require_sound
 from bridge.foundation.clock import parse_timestamp
 from bridge.foundation.ids import new_session_id, require_safe_id, short_entry, short_session, split_entry_id
+from bridge.foundation.texts import require_storable
 from bridge.storage.transaction import Connection, Transaction
 
 #: Ids tried for a new session before giving up; one second offers 65,536.
@@ -75,8 +76,8 @@ def create_session(tx: Transaction, new: NewSession, root: PreparedEntry) -> tup
     ------
     SessionExists
         If the given id is taken, or no free one was found.
-    InvalidId, InvalidSession
-        If the given id, kind, relation or label cannot be.
+    InvalidId, InvalidSession, InvalidText
+        If the given id, kind, relation, label or another text cannot be.
     SessionNotFound
         If the parent session does not exist.
     """
@@ -268,11 +269,14 @@ def open_cursor(tx: Transaction, session_id: str, owner: str, entry_id: str | No
     ------
     CursorExists
         If that owner has one in the session.
+    InvalidText
+        If the owner's name cannot be kept.
     SessionNotFound, EntryNotFound, EntryShared
         If the session does not exist or the entry is not its own.
     """
     if not 1 <= len(owner) <= MAX_OWNER_CHARACTERS:
         raise ValueError(f"a cursor's owner has 1 to {MAX_OWNER_CHARACTERS} characters")
+    require_storable(owner=owner)
     head_id = _require_session_head(tx.connection, session_id).entry_id
     leaf = head_id if entry_id is None else entry_id
     _require_own_entry(tx.connection, session_id, leaf)
@@ -329,6 +333,13 @@ def require_session(connection: Connection, session_id: str) -> Session:
 def _check_new_session(tx: Transaction, new: NewSession) -> None:
     if (new.parent_session_id is None) != (new.parent_relation is None):
         raise InvalidSession("A parent session and the relation to it belong together. Nothing was written.")
+    require_storable(
+        label=new.label,
+        harness=new.harness,
+        status=new.status,
+        agent_id=new.agent_id,
+        workspace_id=new.workspace_id,
+    )
     if new.label is not None and not 1 <= len(new.label) <= MAX_LABEL_CHARACTERS:
         raise InvalidSession(
             f"A session's label has 1 to {MAX_LABEL_CHARACTERS} characters. Nothing was written.",

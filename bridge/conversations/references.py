@@ -20,6 +20,7 @@ from bridge.conversations.soundness import require_sound
 from bridge.conversations.suggestions import entry_hint, session_hint
 from bridge.foundation.errors import InvalidId
 from bridge.foundation.ids import split_entry_id
+from bridge.foundation.texts import is_storable
 from bridge.storage.transaction import Connection
 
 #: Longest reference looked up, in characters.
@@ -155,6 +156,8 @@ def _checked(reference: str) -> str:
         raise InvalidReference(
             f"A reference has 1 to {MAX_REFERENCE_CHARACTERS} characters.", details={"characters": len(reference)}
         )
+    if not is_storable(text):
+        raise InvalidReference(f"{reference[:80]!r} has a NUL character or is not valid Unicode: nothing is called so.")
     return text
 
 

@@ -21,12 +21,14 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    text,
     tuple_,
     update,
 )
 
 from bridge.conversations.models import ENTRY_FIELDS, Cursor, Entry, Label, NewSession, Node, Session
 from bridge.conversations.turns import TURN_COMPLETED, TURN_STARTED, StampedNode
+from bridge.semantics.kinds import READABLE_VERSIONS
 from bridge.storage.prepared import Prepared
 from bridge.storage.tables import (
     branch_cursors,
@@ -36,6 +38,7 @@ from bridge.storage.tables import (
     session_heads,
     sessions,
 )
+from bridge.storage.tables.conversations import other_versions
 from bridge.storage.transaction import Transaction
 
 _COLUMNS: list[ColumnElement[Any]] = [
@@ -585,6 +588,29 @@ def quarantine_of(connection: Connection, session_id: str) -> str | None:
 
 def list_quarantined(connection: Connection) -> list[str]:
     return list(connection.execute(select(_Q.session_id).order_by(_Q.session_id)).scalars())
+
+
+def quarantine_reasons(connection: Connection) -> dict[str, str]:
+    """Return why each session that is set aside is."""
+    return {row[0]: row[1] for row in connection.execute(select(_Q.session_id, _Q.reason))}
+
+
+def unreadable_versions(connection: Connection) -> dict[str, list[int]]:
+    """Return, by session, the semantic versions of its entries that this Bridge does not read.
+
+    From an index of what the current version did not write: a store of any size answers at once.
+    """
+    version = _E.semantic_schema_version
+    query = (
+        select(_E.session_id, version)
+        .where(text(other_versions(READABLE_VERSIONS)))
+        .where(or_(version < min(READABLE_VERSIONS), version > max(READABLE_VERSIONS)))
+        .distinct()
+    )
+    found: dict[str, list[int]] = {}
+    for session_id, number in connection.execute(query.order_by(_E.session_id, version)):
+        found.setdefault(session_id, []).append(number)
+    return found
 
 
 def put_quarantine(tx: Transaction, session_id: str, reason: str, findings: str, moment: str) -> None:

@@ -89,7 +89,9 @@ def copy_database(source: Path, target: Path, *, progress: CopyProgress | None =
     try:
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         with (
-            closing(sqlite3.connect(f"file:{quote(str(source))}?mode=ro", uri=True, isolation_level=None)) as reading,
+            closing(
+                sqlite3.connect(f"file:{quote(os.fsencode(source))}?mode=ro", uri=True, isolation_level=None)
+            ) as reading,
             closing(sqlite3.connect(partial, isolation_level=None)) as writing,
         ):
             told = progress or (lambda _done, _total: None)

@@ -104,6 +104,18 @@ class NotOnThisDatabase(BridgeError):
     default_hint = "A store moves to a file with: bridge db copy --to sqlite:////full/path/bridge.db"
 
 
+class BackupUnconfirmed(BridgeError):
+    """Raised when a store on PostgreSQL is to be upgraded and nobody said that there is a backup of it."""
+
+    code = "backup_unconfirmed"
+    exit_status = 85
+    summary = "A store on PostgreSQL is only upgraded once somebody says that it is backed up; nothing was touched."
+    default_hint = (
+        "Back it up (pg_dump, or bridge db copy --to sqlite:////full/path/bridge.db), then run: "
+        "bridge db upgrade --backup-done"
+    )
+
+
 class CopyRefused(BridgeError):
     """Raised when a store cannot be copied to where it was to go, or the copy is not equal. Nothing is left there."""
 

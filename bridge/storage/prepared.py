@@ -7,12 +7,16 @@ same: only the text goes around it.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from sqlalchemy import Connection, Dialect
 from sqlalchemy.sql import ClauseElement
+
+#: Rows fetched from a server at a time by :func:`stream`.
+STREAMED_ROWS = 1000
 
 
 class Cursor(Protocol):
@@ -51,6 +55,39 @@ def driver_of(connection: Connection) -> DriverConnection:
 
 
 # sqlite3 and psycopg name the same things differently.
+
+
+def is_sqlite(driver: DriverConnection) -> bool:
+    """Return whether the driver is sqlite3."""
+    return isinstance(driver, sqlite3.Connection)
+
+
+def table_names(driver: DriverConnection) -> set[str]:
+    """Return the names of the store's tables."""
+    query = (
+        "SELECT name FROM sqlite_master WHERE type = 'table'"
+        if is_sqlite(driver)
+        else "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+    )
+    return {str(row[0]) for row in driver.execute(query).fetchall()}
+
+
+def stream(driver: DriverConnection, query: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a query, however many, in bounded memory."""
+    if is_sqlite(driver):
+        yield from driver.execute(query)
+        return
+    # psycopg would fetch all of them first; a cursor with a name stays on the server.
+    with cast("Any", driver).cursor(name="bridge_stream") as cursor:
+        cursor.itersize = STREAMED_ROWS
+        cursor.execute(query)
+        yield from cursor
+
+
+def end_reading(driver: DriverConnection) -> None:
+    """End the transaction that psycopg began for statements that only read."""
+    if not is_sqlite(driver):
+        cast("Any", driver).rollback()
 
 
 def count_changes(driver: DriverConnection) -> int | None:

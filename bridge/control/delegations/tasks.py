@@ -19,6 +19,7 @@ from bridge.control.standpoint import Standpoint, find_session
 from bridge.conversations.paths import active_path
 from bridge.conversations.store import cursor_leaf, get_entry
 from bridge.foundation.ids import split_entry_id
+from bridge.foundation.texts import is_storable
 from bridge.git.worktrees import require_registered
 from bridge.storage.transaction import Connection
 from bridge.workspaces.models import Workspace, WorkspaceStatus
@@ -64,6 +65,8 @@ def find_task(connection: Connection, reference: str, *, session_id: str | None 
     TaskNotFound, TaskAmbiguous
         If it names none, or its beginning fits several ids.
     """
+    if not is_storable(reference):
+        return _only(reference, [])
     plan_id, slash, name = reference.partition("/")
     if slash:
         of_session = None if session_id is None else [session_id]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -13,7 +15,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from bridge.storage.tables.base import key, metadata, optional, partial_unique, required
+from bridge.storage.tables.base import key, metadata, optional, partial_index, partial_unique, required
 
 #: An entry id is its session's id and its sequence, padded to six digits; the same text on every database.
 _ID_CHECK = (
@@ -44,6 +46,21 @@ sessions = Table(
     Index("ix_sessions_workspace_id", "workspace_id"),
     Index("ix_sessions_parent_session_id", "parent_session_id"),
 )
+
+#: The semantic version whose entries the index of other versions leaves out: the one that is written.
+_INDEXED_WITHOUT = 2
+#: The condition of that index.
+OTHER_VERSIONS = f"semantic_schema_version <> {_INDEXED_WITHOUT}"
+
+
+def other_versions(readable: Collection[int]) -> str:
+    """Return the condition under which a query for entries that are not readable may use the index.
+
+    Once the version that the index leaves out is not readable either, that is none, and a later schema needs another
+    index.
+    """
+    return OTHER_VERSIONS if _INDEXED_WITHOUT in readable else "true"
+
 
 #: One immutable entry. Triggers refuse UPDATE, DELETE and an INSERT over an existing key (``storage.ddl``).
 #:
@@ -87,6 +104,9 @@ session_entries = Table(
     CheckConstraint("(external_id IS NULL) = (external_source IS NULL)", name="external_id"),
     CheckConstraint("length(entry_hash) = 64 AND length(payload_hash) = 64", name="hashes"),
     Index("ix_session_entries_parent", "session_id", "parent_entry_id"),
+    # What the current contract did not write: nothing in most stores, so appends do not pay for it, and who looks for
+    # entries that cannot be read does not go through all of them.
+    partial_index("ix_session_entries_other_versions", "semantic_schema_version", "session_id", where=OTHER_VERSIONS),
     partial_unique(
         "uq_session_entries_external_id",
         "session_id",
