@@ -23,14 +23,13 @@ from bridge.conversations.paths import (
 )
 from bridge.conversations.placing import turn_of
 from bridge.conversations.projection import Projection, project
+from bridge.conversations.quarantine.store import quarantine_reasons, unreadable_versions
 from bridge.conversations.references import require_entry
 from bridge.conversations.store import (
     list_children,
     list_cursors,
     list_labels,
     list_sessions,
-    quarantine_reasons,
-    unreadable_versions,
 )
 from bridge.foundation.ids import short_entry, short_session, split_entry_id
 from bridge.semantics.errors import UnsupportedSemanticVersion

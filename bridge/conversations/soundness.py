@@ -12,8 +12,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from bridge.conversations import store
 from bridge.conversations.errors import SessionQuarantined
+from bridge.conversations.quarantine import store
 from bridge.foundation.ids import short_session
 from bridge.storage.transaction import Connection
 
