@@ -8,7 +8,7 @@ from typing import Final
 
 from bridge.cli.output import Output, printable
 from bridge.control.views import summary_of, unreadable
-from bridge.conversations.models import Entry, Session
+from bridge.conversations.models import Entry, ListedEntry, Session
 from bridge.foundation.clock import parse_timestamp
 from bridge.foundation.ids import short_entry, short_session
 from bridge.git.manifest import CLEAN_DIRTY_HASH
@@ -40,7 +40,7 @@ def cut(text: str, width: int) -> str:
     return shown if len(shown) <= width else shown[: max(width, 1) - 1] + "…"
 
 
-def entry_words(entry: Entry) -> str:
+def entry_words(entry: Entry | ListedEntry) -> str:
     """Return what an entry says in short, or why it cannot be read."""
     problem = unreadable(entry)
     return summary_of(entry) if problem is None else unreadable_words(entry.semantic_schema_version)
@@ -51,7 +51,9 @@ def unreadable_words(version: int) -> str:
     return f"(unreadable: semantic schema version {version})"
 
 
-def entry_lines(entries: Sequence[Entry], labels: dict[str, list[str]], *, head_entry_id: str, width: int) -> list[str]:
+def entry_lines(
+    entries: Sequence[ListedEntry], labels: dict[str, list[str]], *, head_entry_id: str, width: int
+) -> list[str]:
     """Return one line per entry: a mark for the head or an unreadable one, short id, time, kind, text."""
     id_width = max((len(short_entry(entry.id)) for entry in entries), default=0)
     kind_width = max((len(entry.kind) for entry in entries), default=0)

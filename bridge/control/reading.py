@@ -12,12 +12,12 @@ from bridge.control.standpoint import Standpoint, find_entry, find_session, plac
 from bridge.control.views import entry_view, node_view, session_view, stamp_view, summary_of, unreadable
 from bridge.conversations.errors import PathBroken, SessionQuarantined
 from bridge.conversations.forest import require_session
-from bridge.conversations.models import Cursor, Entry, Label, Node, Session
-from bridge.conversations.paths import ForkOrigin, active_path, fork_origin, lies_on_active_path
+from bridge.conversations.models import Cursor, Entry, Label, ListedEntry, Node, Session
+from bridge.conversations.paths import ForkOrigin, active_path, fork_origin, lies_on_active_path, listed_path
 from bridge.conversations.projection import Projection, project
-from bridge.conversations.references import require_entry
+from bridge.conversations.references import require_entry, require_listed
 from bridge.conversations.store import (
-    iterate_entries,
+    iterate_listed,
     list_children,
     list_cursors,
     list_labels,
@@ -53,10 +53,10 @@ class SessionDetails:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Entries of a session; ``labels`` holds the names of those that have some."""
+    """Entries of a session, without long payloads; ``labels`` holds the names of those that have some."""
 
     session: Session
-    entries: tuple[Entry, ...]
+    entries: tuple[ListedEntry, ...]
     labels: dict[str, list[str]]
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -229,9 +229,9 @@ def read_log(
         found = require_session(connection, find_session(connection, standpoint, session))
         if all_branches:
             after = 0 if limit is None else max(0, found.next_sequence - 1 - limit)
-            entries = tuple(iterate_entries(connection, found.id, after_sequence=after))
+            entries = tuple(iterate_listed(connection, found.id, after_sequence=after))
         else:
-            entries = tuple(active_path(connection, found.id, last=limit))
+            entries = tuple(listed_path(connection, found.id, last=limit))
         return Log(found, entries, _labels(connection, {entry.session_id for entry in entries}))
 
 
@@ -245,7 +245,7 @@ def read_tree(controller: Controller, standpoint: Standpoint, session: str | Non
         # Payloads are looked at one by one: only their first words are kept.
         words = {
             entry.id: (summary_of(entry), unreadable(entry) is None)
-            for entry in iterate_entries(connection, found.id, after_sequence=0)
+            for entry in iterate_listed(connection, found.id, after_sequence=0)
         }
         tree = tuple(
             TreeNode(
@@ -274,9 +274,9 @@ def read_branches(
         branches = tuple(
             BranchDetails(
                 tip=tip,
-                summary=summary_of(require_entry(connection, tip.spoken_entry_id)),
+                summary=summary_of(require_listed(connection, tip.spoken_entry_id)),
                 labels=tuple(names.get(tip.leaf_entry_id, ())),
-                leaf_created_at=require_entry(connection, tip.leaf_entry_id).created_at,
+                leaf_created_at=require_listed(connection, tip.leaf_entry_id).created_at,
             )
             for tip in tips
         )

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from bridge.conversations.models import Entry, Node, Session, stamp_to_json
+from bridge.conversations.models import Entry, ListedEntry, Node, Session, stamp_to_json
+from bridge.foundation.beginnings import close_json
+from bridge.foundation.canonical import parse_json
 from bridge.foundation.errors import BridgeError, NotCanonical
 from bridge.semantics.errors import UnsupportedSemanticVersion
 from bridge.semantics.interpretation import interpret, require_readable
@@ -61,27 +63,20 @@ def session_view(session: Session) -> dict[str, Any]:
     }
 
 
-def entry_view(entry: Entry, *, labels: Sequence[str] = ()) -> dict[str, Any]:
-    """Return an entry as an object, with ``readable``; an unreadable one says why under ``unreadable``."""
+def entry_view(entry: Entry | ListedEntry, *, labels: Sequence[str] = ()) -> dict[str, Any]:
+    """Return an entry as an object, with ``readable``; an unreadable one says why under ``unreadable``.
+
+    A listed entry with a long payload has null for it, and ``payload_bytes`` says how long it is.
+    """
     problem = unreadable(entry)
     if problem is None:
-        return {**entry.to_json(), "labels": list(labels), "readable": True, "unreadable": None}
+        shown = {**entry.to_json(), "labels": list(labels), "readable": True, "unreadable": None}
+        if isinstance(entry, ListedEntry) and entry.is_long:
+            shown["payload_bytes"] = entry.payload_bytes
+        return shown
     return {
-        "id": entry.id,
-        "session_id": entry.session_id,
-        "parent_entry_id": entry.parent_entry_id,
-        "sequence": entry.sequence,
-        "semantic_schema_version": entry.semantic_schema_version,
-        "kind": entry.kind,
-        "payload": None,
+        **entry.fields_to_json(None),
         "payload_text": entry.payload_text,
-        "context_visibility": entry.context_visibility,
-        "stamp": stamp_to_json(entry.stamp),
-        "external_id": entry.external_id,
-        "external_source": entry.external_source,
-        "created_at": entry.created_at,
-        "payload_hash": entry.payload_hash,
-        "entry_hash": entry.entry_hash,
         "labels": list(labels),
         "readable": False,
         "unreadable": problem.to_json()["error"],
@@ -122,8 +117,11 @@ def stamp_view(entry: Entry, state: RepositoryState | UnknownReason | None) -> d
     return shown
 
 
-def unreadable(entry: Entry) -> BridgeError | None:
-    """Return why an entry cannot be given a meaning here: its version, or damage; None if it can."""
+def unreadable(entry: Entry | ListedEntry) -> BridgeError | None:
+    """Return why an entry cannot be given a meaning here: its version, or damage; None if it can.
+
+    What a list does not read, a long payload, is not looked at for damage.
+    """
     try:
         require_readable(entry.semantic_schema_version, entry_id=entry.id)
         _ = entry.payload
@@ -132,20 +130,33 @@ def unreadable(entry: Entry) -> BridgeError | None:
     return None
 
 
-def summary_of(entry: Entry) -> str:
+def summary_of(entry: Entry | ListedEntry) -> str:
     """Return what an entry says, on one line of at most :data:`MAX_SUMMARY_CHARACTERS`; empty if it says nothing.
 
-    An unreadable entry has none. The text is as recorded: whoever shows it on a terminal escapes it.
+    An unreadable entry has none. Of a listed entry with a long payload it is what the beginning of that says, else how
+    long it is. The text is as recorded: whoever shows it on a terminal escapes it.
     """
     problem = unreadable(entry)
     if problem is not None:
         return ""
+    if isinstance(entry, ListedEntry) and entry.is_long:
+        return _one_line(_words_of_beginning(entry)) or f"(long text, {entry.payload_bytes} bytes)"
     payload = entry.payload
     if entry.semantic_schema_version != CURRENT_VERSION:
-        payload = interpret(entry.semantic_schema_version, entry.kind, entry.payload_text, entry_id=entry.id).payload
+        text = entry.payload_text or ""
+        payload = interpret(entry.semantic_schema_version, entry.kind, text, entry_id=entry.id).payload
     if not isinstance(payload, dict):
         return ""
     return _one_line(_words(entry.kind, payload))
+
+
+def _words_of_beginning(entry: ListedEntry) -> str:
+    text = close_json(entry.beginning)
+    try:
+        payload = None if text is None else parse_json(text)
+    except NotCanonical:
+        return ""  # the text begins like JSON, and is none
+    return _words(entry.kind, payload) if isinstance(payload, dict) else ""
 
 
 def _words(kind: str, payload: dict[str, Any]) -> str:

@@ -200,7 +200,7 @@ def back(tx: Transaction, session_id: str, moment: str, *, expected_head: str | 
     """
     head_id = _require_session_head(tx.connection, session_id).entry_id
     _require_head(session_id, head_id, expected_head)
-    head = store.get_entry(tx.connection, session_id, head_id)
+    head = store.get_listed(tx.connection, session_id, head_id)
     if head is None or head.parent_entry_id is None:
         origin = fork_origin(tx.connection, session_id)
         hint = (
@@ -373,8 +373,10 @@ def _known_external(connection: Connection, session_id: str, prepared: PreparedE
     if source is None or external_id is None:
         return None
     known = store.find_external(connection, session_id, source, external_id)
-    if known is None or (known.kind == prepared.kind and known.payload_hash == prepared.payload_hash):
-        return known
+    if known is None:
+        return None
+    if known.kind == prepared.kind and known.payload_hash == prepared.payload_hash:
+        return known.with_text(prepared.payload_text)
     raise ExternalIdConflict(
         f"{external_id[:80]!r} is recorded as {short_entry(known.id)} already, with other content. "
         "Nothing was written.",

@@ -12,6 +12,7 @@ from bridge.foundation.hashing import entry_hash
 from bridge.foundation.ids import entry_id
 from bridge.semantics.kinds import CURRENT_VERSION
 from bridge.semantics.stamps import Stamp, UnknownReason
+from bridge.storage.errors import StoredTextDamaged
 
 #: Kind of the synthetic root, sequence 0.
 ROOT_KIND: Final = "session.root"
@@ -47,12 +48,8 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One recorded entry, exactly as stored. Its meaning is asked of ``bridge.semantics.interpretation``.
-
-    The fields are the columns, so that ten thousand rows of a path become entries at no more than the cost of
-    a dictionary each; what is derived from them is computed when asked for.
-    """
+class Record:
+    """What is recorded about an entry, but for its payload. The fields are the columns."""
 
     session_id: str
     id: str
@@ -71,11 +68,63 @@ class Entry:
     created_at: str
     payload_hash: str
     entry_hash: str
+
+    @cached_property
+    def stamp(self) -> Stamp:
+        """The recorded stamp; a reason that this Bridge does not know reads as ``stamp_version``."""
+        if self.state_digest is not None:
+            return Stamp(state_digest=self.state_digest, observed_at=self.observed_at)
+        try:
+            reason, detail = UnknownReason(self.unknown_reason or ""), self.unknown_detail
+        except ValueError:
+            reason, detail = UnknownReason.STAMP_VERSION, self.unknown_reason
+        return Stamp(
+            unknown_reason=reason, unknown_path=self.unknown_path, unknown_detail=detail, observed_at=self.observed_at
+        )
+
+    @property
+    def is_root(self) -> bool:
+        return self.sequence == 0
+
+    def fields_to_json(self, payload: Any) -> dict[str, Any]:
+        """Return the entry under the field names of the published contract, with what stands for its payload."""
+        return {
+            "id": self.id,
+            "session_id": self.session_id,
+            "parent_entry_id": self.parent_entry_id,
+            "sequence": self.sequence,
+            "semantic_schema_version": self.semantic_schema_version,
+            "kind": self.kind,
+            "payload": payload,
+            "context_visibility": self.context_visibility,
+            "stamp": stamp_to_json(self.stamp),
+            "external_id": self.external_id,
+            "external_source": self.external_source,
+            "created_at": self.created_at,
+            "payload_hash": self.payload_hash,
+            "entry_hash": self.entry_hash,
+        }
+
+
+@dataclass(frozen=True)
+class Entry(Record):
+    """One recorded entry, exactly as stored. Its meaning is asked of ``bridge.semantics.interpretation``.
+
+    Ten thousand rows of a path become entries at no more than the cost of a dictionary each; what is derived from them
+    is computed when asked for.
+    """
+
     payload_text: str
 
     @classmethod
     def from_row(cls, row: Iterable[Any]) -> Entry:
-        """Build an entry from values in the order of the fields, without the cost of a constructor."""
+        """Build an entry from values in the order of the fields, without the cost of a constructor.
+
+        Raises
+        ------
+        StoredTextDamaged
+            If there is no payload: it was long, kept apart, and is not there.
+        """
         entry = object.__new__(cls)
         values = entry.__dict__
         # Written out: half the cost of a loop, ten thousand times in a long path.
@@ -99,6 +148,8 @@ class Entry:
             values["entry_hash"],
             values["payload_text"],
         ) = row
+        if values["payload_text"] is None:
+            raise text_missing(entry)
         return entry
 
     @cached_property
@@ -111,23 +162,6 @@ class Entry:
             If the stored text is not JSON, which only happens to damaged rows.
         """
         return parse_json(self.payload_text)
-
-    @cached_property
-    def stamp(self) -> Stamp:
-        """The recorded stamp; a reason that this Bridge does not know reads as ``stamp_version``."""
-        if self.state_digest is not None:
-            return Stamp(state_digest=self.state_digest, observed_at=self.observed_at)
-        try:
-            reason, detail = UnknownReason(self.unknown_reason or ""), self.unknown_detail
-        except ValueError:
-            reason, detail = UnknownReason.STAMP_VERSION, self.unknown_reason
-        return Stamp(
-            unknown_reason=reason, unknown_path=self.unknown_path, unknown_detail=detail, observed_at=self.observed_at
-        )
-
-    @property
-    def is_root(self) -> bool:
-        return self.sequence == 0
 
     def compute_hash(self, parent_entry_hash: str | None) -> str:
         """Return the hash that the entry must have under a parent's hash."""
@@ -146,26 +180,66 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry under the field names of the published contract."""
-        return {
-            "id": self.id,
-            "session_id": self.session_id,
-            "parent_entry_id": self.parent_entry_id,
-            "sequence": self.sequence,
-            "semantic_schema_version": self.semantic_schema_version,
-            "kind": self.kind,
-            "payload": self.payload,
-            "context_visibility": self.context_visibility,
-            "stamp": stamp_to_json(self.stamp),
-            "external_id": self.external_id,
-            "external_source": self.external_source,
-            "created_at": self.created_at,
-            "payload_hash": self.payload_hash,
-            "entry_hash": self.entry_hash,
-        }
+        return self.fields_to_json(self.payload)
+
+
+@dataclass(frozen=True)
+class ListedEntry(Record):
+    """An entry as a list reads it: with its payload, unless that is long.
+
+    Of a long one there is only the beginning of its text, ``payload_head``, and its size, ``payload_bytes``; the text
+    is kept apart, and lists do not read it.
+    """
+
+    payload_bytes: int | None
+    payload_head: str | None
+    payload_text: str | None
+
+    @classmethod
+    def from_row(cls, row: Iterable[Any]) -> ListedEntry:
+        """Build an entry from values in the order of the fields, without the cost of a constructor."""
+        entry = object.__new__(cls)
+        entry.__dict__.update(zip(LISTED_FIELDS, row, strict=True))
+        return entry
+
+    def with_text(self, text: str) -> Entry:
+        """Return the whole entry, given its text."""
+        entry = object.__new__(Entry)
+        entry.__dict__.update((name, self.__dict__[name]) for name in ENTRY_FIELDS[:-1])
+        entry.__dict__["payload_text"] = text
+        return entry
+
+    @property
+    def is_long(self) -> bool:
+        return self.payload_text is None
+
+    @property
+    def beginning(self) -> str:
+        """The payload's text, or as much of a long one as is known."""
+        return self.payload_text if self.payload_text is not None else self.payload_head or ""
+
+    @cached_property
+    def payload(self) -> Any:
+        """The stored payload, parsed; None if it is long. Raises as :attr:`Entry.payload`."""
+        return None if self.payload_text is None else parse_json(self.payload_text)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry under the field names of the published contract; a long payload is null."""
+        return self.fields_to_json(self.payload)
+
+
+def text_missing(entry: Record) -> StoredTextDamaged:
+    """Return the error for an entry whose long text is not where it was kept."""
+    return StoredTextDamaged(
+        f"The text of {entry.id} is not in the store any more.",
+        details={"entry_id": entry.id, "digest": entry.payload_hash, "reason": "missing"},
+    )
 
 
 #: Names of an entry's fields, in the order in which rows are read and written.
 ENTRY_FIELDS: Final = tuple(field.name for field in fields(Entry))
+#: The same of an entry as lists read it.
+LISTED_FIELDS: Final = tuple(field.name for field in fields(ListedEntry))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from bridge.conversations import store
 from bridge.conversations.errors import EntryNotFound, PathBroken, SessionNotFound
-from bridge.conversations.models import FORKED_FROM, Entry, Node
+from bridge.conversations.models import FORKED_FROM, Entry, ListedEntry, Node, Record
 from bridge.conversations.soundness import require_sound
 from bridge.foundation.ids import split_entry_id
 from bridge.semantics.kinds import CONVERSATIONAL_KINDS
@@ -23,7 +23,7 @@ NO_LIMIT: Final = 2**62
 #: Forks of forks that a path may cross; a deeper one is damage rather than work.
 MAX_FORK_DEPTH: Final = 1000
 
-T = TypeVar("T", Entry, Node)
+T = TypeVar("T", Entry, ListedEntry, Node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,15 @@ def active_path(
     return path_to(connection, head[0], last=last, include_roots=include_roots)
 
 
+def listed_path(connection: Connection, session_id: str, *, last: int | None = None) -> list[ListedEntry]:
+    """Return the active path as lists show it, without long texts and roots. Raises as :func:`active_path`."""
+    wanted = NO_LIMIT if last is None else last
+    head = _head_of(connection, session_id)
+    upwards = _climb(connection, head.entry_id, wanted, store.listed_ancestry, include_roots=False)
+    upwards.reverse()
+    return upwards
+
+
 def path_to(
     connection: Connection, entry_id: str, *, last: int | None = None, include_roots: bool = False
 ) -> list[Entry]:
@@ -122,6 +131,11 @@ def path_nodes(connection: Connection, entry_id: str) -> list[Node]:
     return upwards
 
 
+def active_path_ids(connection: Connection, session_id: str) -> set[str]:
+    """Return the ids of the entries on the active path, roots included. Raises as :func:`active_path`."""
+    return {node.id for node in path_nodes(connection, _head_of(connection, session_id).entry_id)}
+
+
 def parent_of(connection: Connection, entry: Entry) -> str | None:
     """Return the id of the entry before one on its path: its parent, or across a fork what it was forked from.
 
@@ -144,10 +158,11 @@ def fork_origin(connection: Connection, session_id: str) -> ForkOrigin | None:
     PathBroken
         If the session has no root, or its root names an origin that cannot be read.
     """
-    root = store.get_entry_at(connection, session_id, 0)
+    root = store.get_listed_at(connection, session_id, 0)
     if root is None:
         raise PathBroken(f"Session {session_id} has no root entry.", details={"session_id": session_id})
-    payload = root.payload
+    # Long is only the root of a session that was moved here under a very long name.
+    payload = store.whole_entry(connection, root).payload if root.is_long else root.payload
     origin = payload.get(FORKED_FROM) if isinstance(payload, dict) else None
     if origin is None:
         return None
@@ -164,8 +179,7 @@ def fork_origin(connection: Connection, session_id: str) -> ForkOrigin | None:
 
 def lies_on_active_path(connection: Connection, session_id: str, entry_id: str) -> bool:
     """Return whether an entry lies between the session's root, or that of its origin, and its head."""
-    head = _head_of(connection, session_id)
-    return any(node.id == entry_id for node in path_nodes(connection, head[0]))
+    return entry_id in active_path_ids(connection, session_id)
 
 
 def lies_on_shared_path(connection: Connection, session_id: str, entry_id: str) -> bool:
@@ -297,13 +311,13 @@ def _missing(entry_id: str, *, is_origin: bool) -> EntryNotFound | PathBroken:
     return EntryNotFound(f"There is no entry {entry_id}.", details=details)
 
 
-def _require_chain(segment: Sequence[Entry | Node]) -> None:
+def _require_chain(segment: Sequence[Record | Node]) -> None:
     for lower, upper in pairwise(segment):
         if lower.parent_entry_id != upper.id:
             raise _broken(lower)
 
 
-def _broken(entry: Entry | Node) -> PathBroken:
+def _broken(entry: Record | Node) -> PathBroken:
     return PathBroken(
         f"The path ends at {entry.id}: its parent {entry.parent_entry_id} cannot be reached.",
         details={"entry_id": entry.id, "parent_entry_id": entry.parent_entry_id},

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -23,10 +24,23 @@ from sqlalchemy import (
     update,
 )
 
-from bridge.conversations.models import ENTRY_FIELDS, Cursor, Entry, Label, NewSession, Node, Session
+from bridge.conversations.models import (
+    ENTRY_FIELDS,
+    LISTED_FIELDS,
+    Cursor,
+    Entry,
+    Label,
+    ListedEntry,
+    NewSession,
+    Node,
+    Session,
+    text_missing,
+)
 from bridge.conversations.turns import TURN_COMPLETED, TURN_STARTED, StampedNode
+from bridge.storage.longtexts import HEAD_CHARACTERS, body_of, long_size, put_text, whole_payload
 from bridge.storage.prepared import Prepared
 from bridge.storage.tables import (
+    blobs,
     branch_cursors,
     entry_labels,
     quarantined_sessions,
@@ -36,8 +50,13 @@ from bridge.storage.tables import (
 )
 from bridge.storage.transaction import Transaction
 
-_COLUMNS: list[ColumnElement[Any]] = [
+# The row's own payload, which is NULL where the text is long; and the text wherever it is.
+_ROW: list[ColumnElement[Any]] = [
     session_entries.c["payload" if name == "payload_text" else name] for name in ENTRY_FIELDS
+]
+_COLUMNS: list[ColumnElement[Any]] = [*_ROW[:-1], whole_payload()]
+_LISTED_COLUMNS: list[ColumnElement[Any]] = [
+    session_entries.c["payload" if name == "payload_text" else name] for name in LISTED_FIELDS
 ]
 _NODE_COLUMNS: list[ColumnElement[Any]] = [
     session_entries.c[name]
@@ -164,7 +183,15 @@ def sessions_by_label(connection: Connection, label: str, limit: int) -> list[st
 
 # Entries
 
-_INSERT_ENTRY = Prepared(insert(session_entries), *(column.name for column in _COLUMNS))
+_INSERT_ENTRY = Prepared(
+    insert(session_entries).values({column: bindparam(column.name) for column in _ROW}),
+    *(column.name for column in _ROW),
+)
+_LONG_COLUMNS = [*_ROW[:-1], _E.blob_digest, _E.payload_bytes, _E.payload_head]
+_INSERT_LONG_ENTRY = Prepared(
+    insert(session_entries).values({column: bindparam(column.name) for column in _LONG_COLUMNS}),
+    *(column.name for column in _LONG_COLUMNS),
+)
 _ENTRY_HASH = Prepared(
     select(_E.entry_hash).where(_E.session_id == bindparam("session"), _E.id == bindparam("entry")), "session", "entry"
 )
@@ -199,7 +226,20 @@ _values_of = attrgetter(*ENTRY_FIELDS)
 
 
 def insert_entry(tx: Transaction, entry: Entry) -> None:
-    tx.queue(_INSERT_ENTRY, *_values_of(entry))
+    """Add an entry's row; a long payload goes to where those are kept.
+
+    Raises
+    ------
+    StoredTextDamaged
+        If it is kept already, and damaged.
+    """
+    size = long_size(entry.payload_text)
+    if size is None:
+        tx.queue(_INSERT_ENTRY, *_values_of(entry))
+        return
+    digest, text = entry.payload_hash, entry.payload_text
+    put_text(tx, digest, size, text)
+    tx.run(_INSERT_LONG_ENTRY, *_values_of(entry)[:-1], digest, size, text[:HEAD_CHARACTERS])
 
 
 def entry_hash_of(connection: Connection, session_id: str, entry_id: str) -> str | None:
@@ -214,10 +254,11 @@ def get_entry(connection: Connection, session_id: str, entry_id: str) -> Entry |
     return None if row is None else Entry.from_row(row)
 
 
-def get_entry_at(connection: Connection, session_id: str, sequence: int) -> Entry | None:
-    query = select(*_COLUMNS).where(_E.session_id == session_id, _E.sequence == sequence)
+def get_listed_at(connection: Connection, session_id: str, sequence: int) -> ListedEntry | None:
+    """Return an entry by its place, without its text if that is long; None if there is none."""
+    query = select(*_LISTED_COLUMNS).where(_E.session_id == session_id, _E.sequence == sequence)
     row = connection.execute(query).first()
-    return None if row is None else Entry.from_row(row)
+    return None if row is None else ListedEntry.from_row(row)
 
 
 def entry_id_at(connection: Connection, session_id: str, sequence: int) -> str | None:
@@ -226,19 +267,51 @@ def entry_id_at(connection: Connection, session_id: str, sequence: int) -> str |
     return found
 
 
-def find_external(connection: Connection, session_id: str, source: str, external_id: str) -> Entry | None:
-    query = select(*_COLUMNS).where(
+def get_listed(connection: Connection, session_id: str, entry_id: str) -> ListedEntry | None:
+    """Return an entry without its text if that is long; None if there is none."""
+    query = select(*_LISTED_COLUMNS).where(_E.session_id == session_id, _E.id == entry_id)
+    row = connection.execute(query).first()
+    return None if row is None else ListedEntry.from_row(row)
+
+
+def find_external(connection: Connection, session_id: str, source: str, external_id: str) -> ListedEntry | None:
+    query = select(*_LISTED_COLUMNS).where(
         _E.session_id == session_id, _E.external_source == source, _E.external_id == external_id
     )
     row = connection.execute(query).first()
-    return None if row is None else Entry.from_row(row)
+    return None if row is None else ListedEntry.from_row(row)
 
 
 def iterate_entries(connection: Connection, session_id: str, *, after_sequence: int = -1) -> Iterator[Entry]:
     """Yield a session's entries in the order of their sequence, over all branches, without loading them at once."""
-    query = select(*_COLUMNS).where(_E.session_id == session_id, _E.sequence > after_sequence).order_by(_E.sequence)
-    for row in connection.execute(query, execution_options={"yield_per": _PAGE}):
-        yield Entry.from_row(row)
+    # A long text is fetched when its entry is reached: a page of them would be too much to hold.
+    with closing(iterate_listed(connection, session_id, after_sequence=after_sequence)) as listed:
+        for entry in listed:
+            yield whole_entry(connection, entry)
+
+
+def iterate_listed(connection: Connection, session_id: str, *, after_sequence: int = -1) -> Generator[ListedEntry]:
+    """Yield what :func:`iterate_entries` does, without the long texts."""
+    query = select(*_LISTED_COLUMNS).where(_E.session_id == session_id, _E.sequence > after_sequence)
+    with connection.execute(query.order_by(_E.sequence), execution_options={"yield_per": _PAGE}) as rows:
+        for row in rows:
+            yield ListedEntry.from_row(row)
+
+
+def whole_entry(connection: Connection, entry: ListedEntry) -> Entry:
+    """Return a listed entry with its text.
+
+    Raises
+    ------
+    StoredTextDamaged
+        If it is long and not where it was kept.
+    """
+    text = entry.payload_text
+    if text is None:
+        text = body_of(connection, entry.payload_hash)
+        if text is None:
+            raise text_missing(entry)
+    return entry.with_text(text)
 
 
 def list_nodes(connection: Connection, session_id: str) -> list[Node]:
@@ -252,7 +325,7 @@ def newest_stamped_nodes(connection: Connection, session_id: str, limit: int) ->
 
     Payloads are only touched where they name a turn.
     """
-    turn_payload = case((_E.kind.in_([TURN_STARTED, TURN_COMPLETED]), _E.payload), else_=None)
+    turn_payload = case((_E.kind.in_([TURN_STARTED, TURN_COMPLETED]), whole_payload()), else_=None)
     query = (
         select(_E.id, _E.session_id, _E.parent_entry_id, _E.kind, turn_payload, _E.state_digest, _E.observed_at)
         .where(_E.session_id == session_id)
@@ -271,8 +344,13 @@ def list_children(connection: Connection, session_id: str, entry_id: str) -> lis
     return [Node(*row) for row in connection.execute(query)]
 
 
-def _ancestry(columns: Sequence[Any]) -> Select[Any]:
+def _ancestry(columns: Sequence[Any], *, with_texts: bool = False) -> Select[Any]:
     """Return the recursive query from an entry upwards, the entry first, at most ``limit`` rows.
+
+    Parameters
+    ----------
+    with_texts
+        Whether to fetch long payloads from where they are kept; outside the recursion, which would copy them.
 
     A parent's sequence is smaller than its child's. Asking for that again makes the query end even in a
     database where somebody else's hand has tied a cycle.
@@ -290,16 +368,25 @@ def _ancestry(columns: Sequence[Any]) -> Select[Any]:
     )
     whole = start.union_all(up)
     # No ORDER BY: sorting would copy every payload once more. A chain comes out in order; callers check that.
-    return select(*[whole.c[column.name] for column in columns])
+    wanted = [whole.c[column.name] for column in columns]
+    if with_texts:
+        wanted[-1] = whole_payload(whole.c.payload, whole.c.payload_hash)
+    return select(*wanted)
 
 
-_ANCESTRY = Prepared(_ancestry(_COLUMNS), "session", "leaf", "limit")
+_ANCESTRY = Prepared(_ancestry(_ROW, with_texts=True), "session", "leaf", "limit")
+_LISTED_ANCESTRY = Prepared(_ancestry(_LISTED_COLUMNS), "session", "leaf", "limit")
 _NODE_ANCESTRY = Prepared(_ancestry(_NODE_COLUMNS), "session", "leaf", "limit")
 
 
 def ancestry(connection: Connection, session_id: str, leaf_entry_id: str, limit: int) -> list[Entry]:
     """Return an entry of that session and its ancestors there, leaf first, at most ``limit``."""
     return [Entry.from_row(row) for row in _ANCESTRY.run(connection, session_id, leaf_entry_id, limit)]
+
+
+def listed_ancestry(connection: Connection, session_id: str, leaf_entry_id: str, limit: int) -> list[ListedEntry]:
+    """Return what :func:`ancestry` does, without long texts."""
+    return [ListedEntry.from_row(row) for row in _LISTED_ANCESTRY.run(connection, session_id, leaf_entry_id, limit)]
 
 
 def node_ancestry(connection: Connection, session_id: str, leaf_entry_id: str, limit: int) -> list[Node]:
@@ -456,6 +543,20 @@ def iterate_shapes(connection: Connection) -> Iterator[Shape]:
     query = select(_E.session_id, _E.id, _E.parent_entry_id, _E.sequence).order_by(_E.session_id, _E.sequence)
     for row in connection.execution_options(yield_per=2000).execute(query):
         yield Shape(*row)
+
+
+def entries_without_text(connection: Connection) -> list[tuple[str, str]]:
+    """Return session and id of entries whose text is neither in their row nor where long ones are kept."""
+    query = select(_E.session_id, _E.id).where(
+        _E.payload.is_(None), ~select(blobs.c.digest).where(blobs.c.digest == _E.payload_hash).exists()
+    )
+    return [(row[0], row[1]) for row in connection.execute(query.order_by(_E.session_id, _E.sequence))]
+
+
+def entries_with_blob(connection: Connection, digest: str) -> list[tuple[str, str]]:
+    """Return session and id of the entries whose long text is kept under a digest."""
+    query = select(_E.session_id, _E.id).where(_E.blob_digest == digest).order_by(_E.session_id, _E.sequence)
+    return [(row[0], row[1]) for row in connection.execute(query)]
 
 
 def list_heads(connection: Connection) -> list[HeadRow]:
