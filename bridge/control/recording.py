@@ -17,6 +17,9 @@ from bridge.control.appending import LoopQueue
 from bridge.conversations import forest
 from bridge.conversations.errors import PayloadTooLarge
 from bridge.conversations.models import (
+    ENTRY_HASH_AT,
+    ID_AT,
+    PARENT_AT,
     ROOT_KIND,
     Appended,
     Entry,
@@ -66,11 +69,11 @@ class RecordingTransaction:
         prepared = self._recorder.prepare(entry, stamp) if isinstance(entry, EntryDraft) else entry
         appended = forest.append(self.tx, session_id, prepared, self.moment)
         if appended.is_new:
-            recorded = appended.entry
+            row = appended.row
             body = {
-                "entry_id": recorded.id,
-                "entry_hash": recorded.entry_hash,
-                "parent_entry_id": recorded.parent_entry_id,
+                "entry_id": row[ID_AT],
+                "entry_hash": row[ENTRY_HASH_AT],
+                "parent_entry_id": row[PARENT_AT],
                 "head": appended.head_entry_id,
             }
             append_event(self.tx, session_id, ENTRY_APPENDED, body, self.moment)
@@ -353,7 +356,7 @@ class Recorder:
         return await queue.write(job, is_repeatable=True)
 
     def _now(self) -> str:
-        return format_timestamp(self._clock.now())
+        return self._clock.timestamp()
 
     def _time_of(self, draft: EntryDraft) -> str:
         if draft.created_at is None:

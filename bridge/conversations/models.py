@@ -183,6 +183,10 @@ class Entry(Record):
         return self.fields_to_json(self.payload)
 
 
+#: An entry as a row: its fields' values in their order.
+EntryRow = tuple[Any, ...]
+
+
 @dataclass(frozen=True)
 class ListedEntry(Record):
     """An entry as a list reads it: with its payload, unless that is long.
@@ -202,12 +206,13 @@ class ListedEntry(Record):
         entry.__dict__.update(zip(LISTED_FIELDS, row, strict=True))
         return entry
 
+    def row_with_text(self, text: str) -> EntryRow:
+        """Return the row of the whole entry, given its text."""
+        return (*(self.__dict__[name] for name in ENTRY_FIELDS[:-1]), text)
+
     def with_text(self, text: str) -> Entry:
         """Return the whole entry, given its text."""
-        entry = object.__new__(Entry)
-        entry.__dict__.update((name, self.__dict__[name]) for name in ENTRY_FIELDS[:-1])
-        entry.__dict__["payload_text"] = text
-        return entry
+        return Entry.from_row(self.row_with_text(text))
 
     @property
     def is_long(self) -> bool:
@@ -238,6 +243,10 @@ def text_missing(entry: Record) -> StoredTextDamaged:
 
 #: Names of an entry's fields, in the order in which rows are read and written.
 ENTRY_FIELDS: Final = tuple(field.name for field in fields(Entry))
+#: Where in a row some of them stand.
+ID_AT: Final = ENTRY_FIELDS.index("id")
+PARENT_AT: Final = ENTRY_FIELDS.index("parent_entry_id")
+ENTRY_HASH_AT: Final = ENTRY_FIELDS.index("entry_hash")
 #: The same of an entry as lists read it.
 LISTED_FIELDS: Final = tuple(field.name for field in fields(ListedEntry))
 
@@ -354,7 +363,11 @@ class PreparedEntry(NamedTuple):
     semantic_schema_version: int = CURRENT_VERSION
 
     def seal(self, session_id: str, sequence: int, parent: tuple[str, str] | None) -> Entry:
-        """Return the entry at its place; ``parent`` is the parent's id and hash, None for a root."""
+        """Return the entry at its place, as :meth:`seal_row` does its row."""
+        return Entry.from_row(self.seal_row(session_id, sequence, parent))
+
+    def seal_row(self, session_id: str, sequence: int, parent: tuple[str, str] | None) -> EntryRow:
+        """Return the entry's row at its place; ``parent`` is the parent's id and hash, None for a root."""
         parent_entry_id, parent_hash = parent if parent is not None else (None, None)
         stamp, identity = self.stamp, entry_id(session_id, sequence)
         sealed = entry_hash(
@@ -368,44 +381,53 @@ class PreparedEntry(NamedTuple):
             external_id=self.external_id,
             created_at=self.created_at,
         )
-        return Entry.from_row(
-            (
-                session_id,
-                identity,
-                parent_entry_id,
-                sequence,
-                self.semantic_schema_version,
-                self.kind,
-                self.context_visibility,
-                stamp.state_digest,
-                None if stamp.unknown_reason is None else stamp.unknown_reason.value,
-                stamp.unknown_path,
-                stamp.unknown_detail,
-                stamp.observed_at,
-                self.external_source,
-                self.external_id,
-                self.created_at,
-                self.payload_hash,
-                sealed,
-                self.payload_text,
-            )
+        return (
+            session_id,
+            identity,
+            parent_entry_id,
+            sequence,
+            self.semantic_schema_version,
+            self.kind,
+            self.context_visibility,
+            stamp.state_digest,
+            None if stamp.unknown_reason is None else stamp.unknown_reason.value,
+            stamp.unknown_path,
+            stamp.unknown_detail,
+            stamp.observed_at,
+            self.external_source,
+            self.external_id,
+            self.created_at,
+            self.payload_hash,
+            sealed,
+            self.payload_text,
         )
 
 
-class Appended(NamedTuple):
+class Appended:
     """What an append did.
 
     ``is_new`` is false when an entry with that external id and content was there; then nothing changed.
-    ``head_entry_id`` is the session's head afterwards, ``is_head`` whether that is this entry.
+    ``head_entry_id`` is the session's head afterwards, ``is_head`` whether that is this entry. ``row`` is the entry's.
     """
 
-    entry: Entry
-    is_new: bool
-    head_entry_id: str
+    __slots__ = ("_entry", "head_entry_id", "is_new", "row")
+
+    def __init__(self, row: EntryRow, head_entry_id: str, *, is_new: bool) -> None:
+        self.row = row
+        self._entry: Entry | None = None
+        self.head_entry_id = head_entry_id
+        self.is_new = is_new
+
+    @property
+    def entry(self) -> Entry:
+        """The entry; made of its row when first asked for, which the writer's thread is spared."""
+        if self._entry is None:
+            self._entry = Entry.from_row(self.row)
+        return self._entry
 
     @property
     def is_head(self) -> bool:
-        return self.entry.id == self.head_entry_id
+        return bool(self.row[ID_AT] == self.head_entry_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -29,6 +28,7 @@ from bridge.conversations.models import (
     LISTED_FIELDS,
     Cursor,
     Entry,
+    EntryRow,
     Label,
     ListedEntry,
     NewSession,
@@ -222,10 +222,10 @@ class Head(NamedTuple):
     quarantine: str | None = None
 
 
-_values_of = attrgetter(*ENTRY_FIELDS)
+_PAYLOAD_HASH_AT = ENTRY_FIELDS.index("payload_hash")
 
 
-def insert_entry(tx: Transaction, entry: Entry) -> None:
+def insert_entry(tx: Transaction, row: EntryRow) -> None:
     """Add an entry's row; a long payload goes to where those are kept.
 
     Raises
@@ -233,13 +233,14 @@ def insert_entry(tx: Transaction, entry: Entry) -> None:
     StoredTextDamaged
         If it is kept already, and damaged.
     """
-    size = long_size(entry.payload_text)
+    text = row[-1]
+    size = long_size(text)
     if size is None:
-        tx.queue(_INSERT_ENTRY, *_values_of(entry))
+        tx.queue_row(_INSERT_ENTRY, row)
         return
-    digest, text = entry.payload_hash, entry.payload_text
+    digest = row[_PAYLOAD_HASH_AT]
     put_text(tx, digest, size, text)
-    tx.run(_INSERT_LONG_ENTRY, *_values_of(entry)[:-1], digest, size, text[:HEAD_CHARACTERS])
+    tx.run(_INSERT_LONG_ENTRY, *row[:-1], digest, size, text[:HEAD_CHARACTERS])
 
 
 def entry_hash_of(connection: Connection, session_id: str, entry_id: str) -> str | None:

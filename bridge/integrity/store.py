@@ -69,7 +69,7 @@ def last_event(tx: Transaction, chain_id: str) -> tuple[int, str] | None:
 
 
 def insert_event(tx: Transaction, event: StoredEvent) -> None:
-    tx.queue(_INSERT, *event)
+    tx.queue_row(_INSERT, event)
     tx.memo["chain", event.chain_id] = event.ordinal, event.event_hash
 
 
