@@ -183,3 +183,30 @@ class RunStopped(BridgeError):
     exit_status = 106
     summary = "SIGTERM ended the run of a plan; its workers were ended and their results recorded."
     default_hint = "See what was done: bridge task list"
+
+
+class ControllerStopping(BridgeError):
+    """Raised when something is to be started in a process that is about to end."""
+
+    code = "controller_stopping"
+    exit_status = 208
+    summary = "The controller is about to end and starts nothing more; nothing was changed."
+    default_hint = "Ask again; another controller starts on demand."
+
+
+class EventCursorUnknown(BridgeError):
+    """Raised when events are wanted from a cursor on that the store does not have."""
+
+    code = "event_cursor_unknown"
+    exit_status = 209
+    summary = "The store has no event of that cursor: it is of another store, or the store was replaced."
+    default_hint = "Begin anew: take sessions/snapshot and subscribe with its cursor."
+
+
+class AgentNotFound(BridgeError):
+    """Raised when no agent has an id."""
+
+    code = "agent_not_found"
+    exit_status = 210
+    summary = "There is no agent of that id."
+    default_hint = "List them with the method agents/list."

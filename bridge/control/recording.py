@@ -33,6 +33,7 @@ from bridge.conversations.store import parent_session_of, update_session
 from bridge.foundation.canonical import parse_json
 from bridge.foundation.clock import Clock, format_timestamp, parse_timestamp
 from bridge.foundation.hashing import digest_hex
+from bridge.foundation.outlines import outline_of
 from bridge.foundation.redaction import redact
 from bridge.integrity.chain import ENTRY_APPENDED, HEAD_MOVED, SESSION_CREATED, append_event
 from bridge.lineage.descent import MAX_DEPTH, require_acyclic
@@ -40,6 +41,7 @@ from bridge.semantics.errors import InvalidPayload
 from bridge.semantics.kinds import default_visibility
 from bridge.semantics.stamps import UNSTAMPED, Stamp
 from bridge.semantics.validation import validate
+from bridge.storage.longtexts import LONG_TEXT_BYTES
 from bridge.storage.store import Store
 from bridge.storage.transaction import Transaction
 
@@ -92,9 +94,10 @@ class RecordingTransaction:
         move = forest.move_head(self.tx, session_id, entry_id, self.moment, expected_head=expected_head)
         return self._record_move(move)
 
-    def back(self, session_id: str, *, expected_head: str | None = None) -> HeadMove:
-        """Move a session's head to its parent (see ``forest.back``)."""
-        return self._record_move(forest.back(self.tx, session_id, self.moment, expected_head=expected_head))
+    def back(self, session_id: str, *, steps: int = 1, expected_head: str | None = None) -> HeadMove:
+        """Move a session's head up by so many entries (see ``forest.back``)."""
+        move = forest.back(self.tx, session_id, self.moment, steps=steps, expected_head=expected_head)
+        return self._record_move(move)
 
     def label(self, session_id: str, entry_id: str, name: str) -> str | None:
         """Name an entry; return the entry that had the name before. The chain keeps every earlier meaning."""
@@ -216,6 +219,7 @@ class Recorder:
                 details={"bytes": len(encoded), "limit": self._max_payload_bytes},
             )
         has_external_id = draft.external_id is not None
+        is_long = len(encoded) > LONG_TEXT_BYTES
         return PreparedEntry(
             kind=draft.kind,
             payload_text=encoded.decode(),
@@ -228,6 +232,7 @@ class Recorder:
             parent_entry_id=draft.parent_entry_id,
             cursor=draft.cursor,
             expected_head=draft.expected_head,
+            payload_outline=outline_of(redaction.value) if is_long else None,
         )
 
     def append(
@@ -314,9 +319,9 @@ class Recorder:
         """Move a session's head; no file changes. Raises as ``forest.move_head``."""
         return self.transact(lambda recording: recording.move_head(session_id, entry_id, expected_head=expected_head))
 
-    def back(self, session_id: str, *, expected_head: str | None = None) -> HeadMove:
-        """Move a session's head to its parent. Raises as ``forest.back``."""
-        return self.transact(lambda recording: recording.back(session_id, expected_head=expected_head))
+    def back(self, session_id: str, *, steps: int = 1, expected_head: str | None = None) -> HeadMove:
+        """Move a session's head up by so many entries. Raises as ``forest.back``."""
+        return self.transact(lambda recording: recording.back(session_id, steps=steps, expected_head=expected_head))
 
     def label(self, session_id: str, entry_id: str, name: str) -> str | None:
         """Name an entry; return the entry that had the name before. Raises as ``forest.set_label``."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from bridge.conversations.models import Entry, ListedEntry, Node, Session, stamp_to_json
-from bridge.foundation.beginnings import close_json
 from bridge.foundation.canonical import parse_json
 from bridge.foundation.errors import BridgeError, NotCanonical
 from bridge.semantics.errors import UnsupportedSemanticVersion
@@ -120,43 +119,37 @@ def stamp_view(entry: Entry, state: RepositoryState | UnknownReason | None) -> d
 def unreadable(entry: Entry | ListedEntry) -> BridgeError | None:
     """Return why an entry cannot be given a meaning here: its version, or damage; None if it can.
 
-    What a list does not read, a long payload, is not looked at for damage.
+    A long payload that a list does not read is told by its outline.
     """
     try:
         require_readable(entry.semantic_schema_version, entry_id=entry.id)
-        _ = entry.payload
+        _ = parse_json(shown_text(entry)) if isinstance(entry, ListedEntry) and entry.is_long else entry.payload
     except (UnsupportedSemanticVersion, NotCanonical) as error:
         return error
     return None
 
 
+def shown_text(entry: Entry | ListedEntry) -> str:
+    """Return the payload's text, or the outline of a long one that a list has not read."""
+    return entry.shown_text if isinstance(entry, ListedEntry) else entry.payload_text
+
+
 def summary_of(entry: Entry | ListedEntry) -> str:
     """Return what an entry says, on one line of at most :data:`MAX_SUMMARY_CHARACTERS`; empty if it says nothing.
 
-    An unreadable entry has none. Of a listed entry with a long payload it is what the beginning of that says, else how
+    An unreadable entry has none. Of a listed entry with a long payload it is what the outline of that says, else how
     long it is. The text is as recorded: whoever shows it on a terminal escapes it.
     """
     problem = unreadable(entry)
     if problem is not None:
         return ""
-    if isinstance(entry, ListedEntry) and entry.is_long:
-        return _one_line(_words_of_beginning(entry)) or f"(long text, {entry.payload_bytes} bytes)"
-    payload = entry.payload
+    is_long = isinstance(entry, ListedEntry) and entry.is_long
+    payload = parse_json(shown_text(entry)) if is_long else entry.payload
     if entry.semantic_schema_version != CURRENT_VERSION:
-        text = entry.payload_text or ""
+        text = shown_text(entry)
         payload = interpret(entry.semantic_schema_version, entry.kind, text, entry_id=entry.id).payload
-    if not isinstance(payload, dict):
-        return ""
-    return _one_line(_words(entry.kind, payload))
-
-
-def _words_of_beginning(entry: ListedEntry) -> str:
-    text = close_json(entry.beginning)
-    try:
-        payload = None if text is None else parse_json(text)
-    except NotCanonical:
-        return ""  # the text begins like JSON, and is none
-    return _words(entry.kind, payload) if isinstance(payload, dict) else ""
+    words = _one_line(_words(entry.kind, payload)) if isinstance(payload, dict) else ""
+    return words or (f"(long text, {entry.payload_bytes} bytes)" if isinstance(entry, ListedEntry) and is_long else "")
 
 
 def _words(kind: str, payload: dict[str, Any]) -> str:

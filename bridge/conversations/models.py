@@ -191,12 +191,12 @@ EntryRow = tuple[Any, ...]
 class ListedEntry(Record):
     """An entry as a list reads it: with its payload, unless that is long.
 
-    Of a long one there is only the beginning of its text, ``payload_head``, and its size, ``payload_bytes``; the text
+    Of a long one there is only the outline, ``payload_outline``, and the size of its text, ``payload_bytes``; the text
     is kept apart, and lists do not read it.
     """
 
     payload_bytes: int | None
-    payload_head: str | None
+    payload_outline: str | None
     payload_text: str | None
 
     @classmethod
@@ -219,9 +219,9 @@ class ListedEntry(Record):
         return self.payload_text is None
 
     @property
-    def beginning(self) -> str:
-        """The payload's text, or as much of a long one as is known."""
-        return self.payload_text if self.payload_text is not None else self.payload_head or ""
+    def shown_text(self) -> str:
+        """The payload's text, or the outline of a long one: what a list can tell from."""
+        return self.payload_text if self.payload_text is not None else self.payload_outline or ""
 
     @cached_property
     def payload(self) -> Any:
@@ -347,7 +347,10 @@ class EntryDraft:
 
 
 class PreparedEntry(NamedTuple):
-    """A draft after redaction, validation and encoding: what is left needs the open transaction."""
+    """A draft after redaction, validation and encoding: what is left needs the open transaction.
+
+    ``payload_outline`` is that of a long payload; without one it is made when the entry is written.
+    """
 
     kind: str
     payload_text: str
@@ -361,6 +364,7 @@ class PreparedEntry(NamedTuple):
     cursor: str | None = None
     expected_head: str | None = None
     semantic_schema_version: int = CURRENT_VERSION
+    payload_outline: str | None = None
 
     def seal(self, session_id: str, sequence: int, parent: tuple[str, str] | None) -> Entry:
         """Return the entry at its place, as :meth:`seal_row` does its row."""

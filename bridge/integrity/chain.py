@@ -17,6 +17,7 @@ import orjson
 
 from bridge.foundation.canonical import canonical_bytes, canonical_record
 from bridge.foundation.hashing import ZERO_HASH, entry_hash, event_hash
+from bridge.foundation.outlines import is_outline
 from bridge.integrity import store
 from bridge.integrity.store import StoredEntry, StoredEvent
 from bridge.storage.transaction import Connection, Transaction
@@ -201,10 +202,10 @@ def _verify_payload(report: Report, entry: StoredEntry) -> None:
     encoded = entry.payload.encode()
     if sha256(encoded).hexdigest() != entry.payload_hash:
         report.add("payload_altered", entry.id, "The payload is not the one that was hashed.")
-    elif entry.payload_head is not None and (
-        entry.payload_bytes != len(encoded) or not entry.payload.startswith(entry.payload_head)
+    elif entry.payload_outline is not None and (
+        entry.payload_bytes != len(encoded) or not is_outline(entry.payload_outline, entry.payload)
     ):
-        report.add("payload_altered", entry.id, "What lists show of the payload is not how it begins.")
+        report.add("payload_altered", entry.id, "What lists show of the payload is not in it.")
 
 
 def _body(event: StoredEvent) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Long payload texts out of line: which texts are long, where they are kept, and how a query gets them back.
 
 An entry's row keeps a text up to :data:`LONG_TEXT_BYTES`. A longer one goes to ``blobs`` under its SHA-256, which is
-the entry's ``payload_hash``, once however often it is recorded; the row then has its beginning and its size instead.
+the entry's ``payload_hash``, once however often it is recorded; the row then has its outline and its size instead.
 So whatever lists entries reads their rows and no text, and the size of a text costs only those who ask for it.
 """
 
@@ -19,8 +19,6 @@ from bridge.storage.transaction import Transaction
 
 #: Longest payload text that stays in its entry's row, in bytes of UTF-8; see docs/performance.md for the choice.
 LONG_TEXT_BYTES: Final = 16 * 1024
-#: Characters of a longer one that its row keeps: what a list shows of it.
-HEAD_CHARACTERS: Final = 2000
 #: Blobs read at a time where all are; each may be as large as a payload can be.
 _BLOBS_AT_ONCE: Final = 8
 

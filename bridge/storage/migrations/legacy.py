@@ -19,6 +19,7 @@ import orjson
 from bridge.foundation.clock import format_timestamp
 from bridge.foundation.hashing import ZERO_HASH, entry_hash, event_hash
 from bridge.foundation.ids import SAFE_ID, entry_id
+from bridge.foundation.outlines import outline_of_text
 from bridge.storage.prepared import DriverConnection
 
 #: ``external_source`` of entries that were events.
@@ -31,8 +32,6 @@ MAX_KIND_CHARACTERS: Final = 200
 NO_TIME: Final = "1970-01-01T00:00:00.000000Z"
 #: Longest JSON text, in bytes, that stays in its entry's row; longer ones become blobs.
 LONG_TEXT_BYTES: Final = 16 * 1024
-#: Characters of a longer one that the row keeps.
-HEAD_CHARACTERS: Final = 2000
 #: Rows that are written at a time.
 BATCH_ROWS: Final = 500
 #: Long texts that are held until they are written.
@@ -258,7 +257,7 @@ class Move:
         size = len(payload.encode())
         if size > LONG_TEXT_BYTES:
             self._blobs[payload_hash] = payload_hash, size, payload
-            kept = payload_hash, size, payload[:HEAD_CHARACTERS], None
+            kept = payload_hash, size, outline_of_text(payload), None
         self._entries.append((*fields, payload_hash, entry_hash, *kept))
         self._audits.append(audit)
         if original is not None:
@@ -286,7 +285,7 @@ _INSERT_BLOB = "INSERT INTO blobs SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM
 _INSERT_ENTRY = (
     "INSERT INTO session_entries (session_id, id, parent_entry_id, sequence, semantic_schema_version, kind,"
     " context_visibility, unknown_reason, external_source, external_id, created_at, payload_hash, entry_hash,"
-    " blob_digest, payload_bytes, payload_head, payload)"
+    " blob_digest, payload_bytes, payload_outline, payload)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, 'unstamped', ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_AUDIT = (

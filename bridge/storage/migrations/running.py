@@ -202,7 +202,7 @@ _RECORDED = {
         (
             "session_id, id, parent_entry_id, sequence, semantic_schema_version, kind, context_visibility,"
             " state_digest, unknown_reason, unknown_path, unknown_detail, observed_at, external_source, external_id,"
-            " created_at, payload_hash, entry_hash, blob_digest, payload_bytes, payload_head, payload"
+            " created_at, payload_hash, entry_hash, blob_digest, payload_bytes, payload_outline, payload"
         ),
         "session_id, sequence",
     ),

@@ -85,7 +85,7 @@ session_entries = Table(
     required("entry_hash"),
     optional("blob_digest"),
     optional("payload_bytes", BigInteger),
-    optional("payload_head", Text),
+    optional("payload_outline", Text),
     optional("payload", Text),
     UniqueConstraint("session_id", "sequence", name="uq_session_entries_session_id_sequence"),
     ForeignKeyConstraint(["session_id"], ["sessions.id"], name="fk_session_entries_session_id"),
@@ -106,8 +106,8 @@ session_entries = Table(
     CheckConstraint("(payload IS NULL) = (blob_digest IS NOT NULL)", name="payload"),
     CheckConstraint("blob_digest IS NULL OR blob_digest = payload_hash", name="blob_digest"),
     CheckConstraint(
-        "(blob_digest IS NULL) = (payload_bytes IS NULL) AND (blob_digest IS NULL) = (payload_head IS NULL)",
-        name="payload_head",
+        "(blob_digest IS NULL) = (payload_bytes IS NULL) AND (blob_digest IS NULL) = (payload_outline IS NULL)",
+        name="payload_outline",
     ),
     partial_index("ix_session_entries_blob_digest", "blob_digest", where="blob_digest IS NOT NULL"),
     Index("ix_session_entries_parent", "session_id", "parent_entry_id"),
@@ -127,7 +127,7 @@ session_heads = Table(
     key("session_id"),
     required("active_entry_id"),
     required("next_sequence", BigInteger),
-    # Last append to the session or move of its head.
+    # Last append to the session, move of its head, or change of its row: what lists are ordered by.
     required("updated_at"),
     ForeignKeyConstraint(["session_id"], ["sessions.id"], name="fk_session_heads_session_id"),
     ForeignKeyConstraint(
@@ -136,6 +136,7 @@ session_heads = Table(
         name="fk_session_heads_active_entry",
     ),
     CheckConstraint("next_sequence >= 1", name="next_sequence"),
+    Index("ix_session_heads_updated_at", "updated_at", "session_id"),
 )
 
 #: A writer's place in a session: a running turn, an open delegation, a captured host session.

@@ -15,10 +15,10 @@ from bridge.control.standpoint import Standpoint
 from bridge.conversations.models import EntryDraft
 from bridge.foundation.clock import SystemClock
 from bridge.foundation.config import load_settings
-from bridge.rpc.dispatch import Caller, Dispatcher
-from bridge.rpc.methods import Role
+from bridge.rpc.roles import Caller, Role
 from bridge.storage.longtexts import LONG_TEXT_BYTES
 from tests.databases import unguarded
+from tests.rpcclient import exchange
 
 BEGINNING, END = "needle", "haystackend"
 TEXT = f"{BEGINNING} first line\n" + "straw " * (LONG_TEXT_BYTES // 6) + END
@@ -156,14 +156,22 @@ def controller(bridge_home, database_url):
         yield opened
 
 
+def test_a_list_knows_what_stands_behind_a_long_field(here, spoken, controller):
+    session_id, _ = spoken
+    payload = {"tool_call_id": "t", "name": "shell", "output": TEXT, "status": "failed"}
+    entry = controller.recorder.append_now(session_id, EntryDraft(kind="tool.completed", payload=payload))
+    assert [one["id"] for one in here.json("log", session_id, "--problems")] == [entry.id]
+    assert here("log", session_id, "--limit", "1").ok().stdout.rstrip().endswith("shell failed")
+
+
 def test_the_same_through_json_rpc(here, spoken, controller):
     session_id, _ = spoken
     standpoint = Standpoint(directory=here.directory, session=session_id)
-    dispatcher = Dispatcher(controller, Caller(Role.OPERATOR, standpoint, None))
+    caller = Caller(Role.OPERATOR, standpoint, None)
 
     def call(method):
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"session": session_id}}
-        return json.loads(anyio.run(dispatcher.answer, json.dumps(request).encode()))["result"]
+        return anyio.run(exchange, controller, caller, json.dumps(request).encode())["result"]
 
     two = call("sessions/log")["entries"][1]
     assert two["payload"] is None

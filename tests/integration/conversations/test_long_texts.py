@@ -10,9 +10,10 @@ from bridge.conversations.errors import ExternalIdConflict, PayloadTooLarge
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.conversations.soundness import check_sessions
 from bridge.foundation.hashing import digest_hex
+from bridge.foundation.outlines import outline_of_text
 from bridge.integrity.chain import verify_session
 from bridge.storage.errors import StoredTextDamaged
-from bridge.storage.longtexts import HEAD_CHARACTERS, LONG_TEXT_BYTES
+from bridge.storage.longtexts import LONG_TEXT_BYTES
 from tests.databases import raw_connection, unguarded
 
 WRAPPING = len('{"text":""}')
@@ -134,7 +135,7 @@ LISTS = {
     "active path ids": lambda c, s: sorted(paths.active_path_ids(c, s)),
     "last 50": lambda c, s: [(e.id, e.payload_text) for e in paths.listed_path(c, s, last=50)],
     "whole path": lambda c, s: [(e.id, e.payload_bytes) for e in paths.listed_path(c, s)],
-    "all branches": lambda c, s: [(e.id, e.payload_head) for e in store.iterate_listed(c, s)],
+    "all branches": lambda c, s: [(e.id, e.payload_outline) for e in store.iterate_listed(c, s)],
     "branches": paths.branches,
     "leaves": paths.leaves,
     "children": lambda c, s: store.list_children(c, s, f"{s}-000001"),
@@ -162,9 +163,10 @@ def test_what_a_list_has_of_a_long_text(forest, mixed):
     with forest.store.read() as connection:
         one, two, three = paths.listed_path(connection, mixed)
         whole = store.get_entry(connection, mixed, two.id)
-    assert (one.payload, one.is_long, one.payload_bytes, one.payload_head) == ({"text": "u1"}, False, None, None)
+    assert (one.payload, one.is_long, one.payload_bytes, one.payload_outline) == ({"text": "u1"}, False, None, None)
     assert (two.payload, two.is_long, two.payload_bytes) == (None, True, len(whole.payload_text.encode()))
-    assert two.payload_head == whole.payload_text[:HEAD_CHARACTERS]
+    assert two.payload_outline == outline_of_text(whole.payload_text)
+    assert len(two.payload_outline) < 2000
     assert three.with_text('{"text":"a3"}') == stored(forest, three)
 
 
@@ -218,7 +220,7 @@ def test_a_missing_text_is_named_by_who_needs_it(forest, mixed):
 
 def test_what_lists_show_is_checked_against_the_text(forest, mixed):
     with unguarded(forest.store.url) as connection:
-        connection.execute(f"UPDATE session_entries SET payload_head = 'another' WHERE id = '{mixed}-000002'")
+        connection.execute(f"UPDATE session_entries SET payload_outline = 'another' WHERE id = '{mixed}-000002'")
     with forest.store.read() as connection:
         found = verify_session(connection, mixed).findings
     assert [(one.code, one.subject) for one in found] == [("payload_altered", f"{mixed}-000002")]

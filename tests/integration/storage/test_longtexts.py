@@ -18,7 +18,7 @@ BLOB = "INSERT INTO blobs (digest, size, body) VALUES (?, ?, ?)"
 ENTRY = (
     "INSERT INTO session_entries (session_id, id, parent_entry_id, sequence, semantic_schema_version, kind,"
     " context_visibility, unknown_reason, created_at, payload_hash, entry_hash, blob_digest, payload_bytes,"
-    " payload_head, payload) VALUES ('s', 's-000002', 's-000000', 2, 2, 'note', 'eligible', 'unstamped', 't',"
+    " payload_outline, payload) VALUES ('s', 's-000002', 's-000000', 2, 2, 'note', 'eligible', 'unstamped', 't',"
     " ?, ?, ?, ?, ?, ?)"
 )
 

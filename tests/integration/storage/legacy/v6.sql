@@ -62,7 +62,7 @@ CREATE TABLE session_entries (
     entry_hash VARCHAR NOT NULL,
     blob_digest VARCHAR,
     payload_bytes BIGINT,
-    payload_head TEXT,
+    payload_outline TEXT,
     payload TEXT,
     CONSTRAINT pk_session_entries PRIMARY KEY (session_id, id),
     CONSTRAINT uq_session_entries_session_id_sequence UNIQUE (session_id, sequence),
@@ -79,7 +79,7 @@ CREATE TABLE session_entries (
     CONSTRAINT ck_session_entries_hashes CHECK (length(entry_hash) = 64 AND length(payload_hash) = 64),
     CONSTRAINT ck_session_entries_payload CHECK ((payload IS NULL) = (blob_digest IS NOT NULL)),
     CONSTRAINT ck_session_entries_blob_digest CHECK (blob_digest IS NULL OR blob_digest = payload_hash),
-    CONSTRAINT ck_session_entries_payload_head CHECK ((blob_digest IS NULL) = (payload_bytes IS NULL) AND (blob_digest IS NULL) = (payload_head IS NULL))
+    CONSTRAINT ck_session_entries_payload_outline CHECK ((blob_digest IS NULL) = (payload_bytes IS NULL) AND (blob_digest IS NULL) = (payload_outline IS NULL))
 );
 CREATE UNIQUE INDEX uq_session_entries_external_id ON session_entries (session_id, external_source, external_id) WHERE external_id IS NOT NULL;
 CREATE INDEX ix_session_entries_blob_digest ON session_entries (blob_digest) WHERE blob_digest IS NOT NULL;
