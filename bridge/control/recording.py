@@ -271,7 +271,8 @@ class Recorder:
         What the tasks of one loop append at the same time shares one transaction. Cancelled before it began, nothing
         is written; later the entry is written as a whole.
         """
-        return await self._write_async(self._append_job(session_id, draft, stamp, first))
+        job = self._append_job(session_id, draft, stamp, first)
+        return await self._queue_of_loop().write(job, is_repeatable=True)
 
     async def append_prepared(
         self,
@@ -281,7 +282,8 @@ class Recorder:
         first: Callable[[RecordingTransaction], None] | None = None,
     ) -> Appended:
         """Append what was prepared before, as :meth:`append_async` does."""
-        return await self._write_async(self._prepared_job(session_id, prepared, self._now(), first))
+        job = self._prepared_job(session_id, prepared, self._now(), first)
+        return await self._queue_of_loop().write(job, is_repeatable=True)
 
     def append_now(
         self,
@@ -353,12 +355,12 @@ class Recorder:
 
         return run
 
-    async def _write_async(self, job: Callable[[Transaction], T]) -> T:
+    def _queue_of_loop(self) -> LoopQueue:
         queue = self._loop_queue
         loop = asyncio.get_running_loop()
         if queue is None or queue.loop is not loop:
             queue = self._loop_queue = LoopQueue(self._store, loop)
-        return await queue.write(job, is_repeatable=True)
+        return queue
 
     def _now(self) -> str:
         return self._clock.timestamp()

@@ -79,7 +79,7 @@ def last_event(tx: Transaction, chain_id: str) -> tuple[int, str] | None:
 
 def insert_event(tx: Transaction, event: StoredEvent) -> None:
     tx.queue_row(_INSERT, event)
-    tx.queue(_PLACE, event.chain_id, event.ordinal)
+    tx.queue_row(_PLACE, event[:2])
     tx.memo["chain", event.chain_id] = event.ordinal, event.event_hash
 
 
