@@ -10,11 +10,11 @@ from typing import Final, NamedTuple, TypeVar
 
 from bridge.conversations.errors import EntryNotOnPath
 from bridge.conversations.facets import Annotation, Facet, TurnIndex, facet_of, kinds_of, problem_of
+from bridge.conversations.listing.store import entries_by_id, newest_entries, newest_nodes
 from bridge.conversations.models import ListedEntry, Node, Session
 from bridge.conversations.paths import entry_pages, node_pages, parent_of
 from bridge.conversations.placing import seed_parent
 from bridge.conversations.references import require_listed
-from bridge.conversations.store import entries_by_id, newest_entries, newest_nodes
 from bridge.foundation.ids import short_entry, split_entry_id
 from bridge.storage.transaction import Connection
 

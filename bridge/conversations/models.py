@@ -163,6 +163,10 @@ class Entry(Record):
         """
         return parse_json(self.payload_text)
 
+    def to_row(self) -> EntryRow:
+        """Return the fields' values in their order."""
+        return tuple(self.__dict__[name] for name in ENTRY_FIELDS)
+
     def compute_hash(self, parent_entry_hash: str | None) -> str:
         """Return the hash that the entry must have under a parent's hash."""
         stamp = {"unknown": self.unknown_reason} if self.state_digest is None else {"state_digest": self.state_digest}

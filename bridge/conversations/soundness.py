@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from bridge.conversations import store
+from bridge.conversations.condition import store
 from bridge.conversations.errors import SessionQuarantined
 from bridge.foundation.hashing import digest_hex
 from bridge.foundation.ids import short_session

@@ -43,7 +43,6 @@ from bridge.foundation.outlines import outline_of_text
 from bridge.storage.longtexts import body_of, long_size, put_text, whole_payload
 from bridge.storage.prepared import Prepared
 from bridge.storage.tables import (
-    blobs,
     branch_cursors,
     entry_labels,
     quarantined_sessions,
@@ -58,10 +57,10 @@ _ROW: list[ColumnElement[Any]] = [
     session_entries.c["payload" if name == "payload_text" else name] for name in ENTRY_FIELDS
 ]
 _COLUMNS: list[ColumnElement[Any]] = [*_ROW[:-1], whole_payload()]
-_LISTED_COLUMNS: list[ColumnElement[Any]] = [
+LISTED_COLUMNS: list[ColumnElement[Any]] = [
     session_entries.c["payload" if name == "payload_text" else name] for name in LISTED_FIELDS
 ]
-_NODE_COLUMNS: list[ColumnElement[Any]] = [
+NODE_COLUMNS: list[ColumnElement[Any]] = [
     session_entries.c[name]
     for name in (
         "id",
@@ -317,7 +316,7 @@ def get_entry(connection: Connection, session_id: str, entry_id: str) -> Entry |
 
 def get_listed_at(connection: Connection, session_id: str, sequence: int) -> ListedEntry | None:
     """Return an entry by its place, without its text if that is long; None if there is none."""
-    query = select(*_LISTED_COLUMNS).where(_E.session_id == session_id, _E.sequence == sequence)
+    query = select(*LISTED_COLUMNS).where(_E.session_id == session_id, _E.sequence == sequence)
     row = connection.execute(query).first()
     return None if row is None else ListedEntry.from_row(row)
 
@@ -330,13 +329,13 @@ def entry_id_at(connection: Connection, session_id: str, sequence: int) -> str |
 
 def get_listed(connection: Connection, session_id: str, entry_id: str) -> ListedEntry | None:
     """Return an entry without its text if that is long; None if there is none."""
-    query = select(*_LISTED_COLUMNS).where(_E.session_id == session_id, _E.id == entry_id)
+    query = select(*LISTED_COLUMNS).where(_E.session_id == session_id, _E.id == entry_id)
     row = connection.execute(query).first()
     return None if row is None else ListedEntry.from_row(row)
 
 
 def find_external(connection: Connection, session_id: str, source: str, external_id: str) -> ListedEntry | None:
-    query = select(*_LISTED_COLUMNS).where(
+    query = select(*LISTED_COLUMNS).where(
         _E.session_id == session_id, _E.external_source == source, _E.external_id == external_id
     )
     row = connection.execute(query).first()
@@ -353,7 +352,7 @@ def iterate_entries(connection: Connection, session_id: str, *, after_sequence: 
 
 def iterate_listed(connection: Connection, session_id: str, *, after_sequence: int = -1) -> Generator[ListedEntry]:
     """Yield what :func:`iterate_entries` does, without the long texts."""
-    query = select(*_LISTED_COLUMNS).where(_E.session_id == session_id, _E.sequence > after_sequence)
+    query = select(*LISTED_COLUMNS).where(_E.session_id == session_id, _E.sequence > after_sequence)
     with connection.execute(query.order_by(_E.sequence), execution_options={"yield_per": _PAGE}) as rows:
         for row in rows:
             yield ListedEntry.from_row(row)
@@ -377,7 +376,7 @@ def whole_entry(connection: Connection, entry: ListedEntry) -> Entry:
 
 def list_nodes(connection: Connection, session_id: str) -> list[Node]:
     """Return the shape of a session in the order of sequence; payloads are not touched."""
-    query = select(*_NODE_COLUMNS).where(_E.session_id == session_id).order_by(_E.sequence)
+    query = select(*NODE_COLUMNS).where(_E.session_id == session_id).order_by(_E.sequence)
     return [Node(*row) for row in connection.execute(query)]
 
 
@@ -398,59 +397,9 @@ def newest_stamped_nodes(connection: Connection, session_id: str, limit: int) ->
     return nodes
 
 
-def entries_by_id(connection: Connection, session_id: str, ids: Sequence[str]) -> dict[str, ListedEntry]:
-    """Return entries of a session by their ids; what there is not is left out."""
-    found: dict[str, ListedEntry] = {}
-    for start in range(0, len(ids), _PAGE):
-        query = select(*_LISTED_COLUMNS).where(_E.session_id == session_id, _E.id.in_(ids[start : start + _PAGE]))
-        for row in connection.execute(query):
-            entry = ListedEntry.from_row(row)
-            found[entry.id] = entry
-    return found
-
-
-def newest_entries(
-    connection: Connection, session_id: str, *, before_sequence: int | None, after_sequence: int, limit: int
-) -> list[ListedEntry]:
-    """Return the last entries of a session between two sequences, both left out, the last one first."""
-    query = select(*_LISTED_COLUMNS).where(*_between(session_id, before_sequence, after_sequence))
-    rows = connection.execute(query.order_by(_E.sequence.desc()).limit(limit))
-    return [ListedEntry.from_row(row) for row in rows]
-
-
-def newest_nodes(
-    connection: Connection, session_id: str, *, before_sequence: int | None, after_sequence: int, limit: int
-) -> list[Node]:
-    """Return what :func:`newest_entries` does, without payloads."""
-    query = select(*_NODE_COLUMNS).where(*_between(session_id, before_sequence, after_sequence))
-    rows = connection.execute(query.order_by(_E.sequence.desc()).limit(limit))
-    return [Node(*row) for row in rows]
-
-
-def oldest_nodes(connection: Connection, session_id: str, *, after_sequence: int, limit: int) -> list[Node]:
-    """Return the first entries of a session behind a sequence, in its order."""
-    query = select(*_NODE_COLUMNS).where(*_between(session_id, None, after_sequence))
-    return [Node(*row) for row in connection.execute(query.order_by(_E.sequence).limit(limit))]
-
-
-def _between(session_id: str, before_sequence: int | None, after_sequence: int) -> list[ColumnElement[bool]]:
-    conditions = [_E.session_id == session_id, _E.sequence > after_sequence]
-    return conditions if before_sequence is None else [*conditions, _E.sequence < before_sequence]
-
-
-def count_children(connection: Connection, session_id: str, ids: Sequence[str]) -> dict[str, int]:
-    """Return how many children entries of a session have; those without are left out."""
-    counts: dict[str, int] = {}
-    for start in range(0, len(ids), _PAGE):
-        chosen = _E.parent_entry_id.in_(ids[start : start + _PAGE])
-        query = select(_E.parent_entry_id, func.count()).where(_E.session_id == session_id, chosen)
-        counts.update((row[0], row[1]) for row in connection.execute(query.group_by(_E.parent_entry_id)))
-    return counts
-
-
 def list_children(connection: Connection, session_id: str, entry_id: str) -> list[Node]:
     query = (
-        select(*_NODE_COLUMNS).where(_E.session_id == session_id, _E.parent_entry_id == entry_id).order_by(_E.sequence)
+        select(*NODE_COLUMNS).where(_E.session_id == session_id, _E.parent_entry_id == entry_id).order_by(_E.sequence)
     )
     return [Node(*row) for row in connection.execute(query)]
 
@@ -486,8 +435,8 @@ def _ancestry(columns: Sequence[Any], *, with_texts: bool = False) -> Select[Any
 
 
 _ANCESTRY = Prepared(_ancestry(_ROW, with_texts=True), "session", "leaf", "limit")
-_LISTED_ANCESTRY = Prepared(_ancestry(_LISTED_COLUMNS), "session", "leaf", "limit")
-_NODE_ANCESTRY = Prepared(_ancestry(_NODE_COLUMNS), "session", "leaf", "limit")
+_LISTED_ANCESTRY = Prepared(_ancestry(LISTED_COLUMNS), "session", "leaf", "limit")
+_NODE_ANCESTRY = Prepared(_ancestry(NODE_COLUMNS), "session", "leaf", "limit")
 
 
 def ancestry(connection: Connection, session_id: str, leaf_entry_id: str, limit: int) -> list[Entry]:
@@ -631,78 +580,3 @@ def count_entries(connection: Connection, session_id: str) -> int:
     """Return how many entries a session has, its root included."""
     query = select(func.count()).select_from(session_entries).where(_E.session_id == session_id)
     return connection.execute(query).scalar_one()
-
-
-# Soundness
-
-_QUARANTINE = Prepared(select(_Q.reason).where(_Q.session_id == bindparam("session")), "session")
-
-
-class Shape(NamedTuple):
-    """What of an entry a check of the forest looks at."""
-
-    session_id: str
-    id: str
-    parent_entry_id: str | None
-    sequence: int
-
-
-class HeadRow(NamedTuple):
-    """A stored head as it is, whether or not there is such an entry."""
-
-    session_id: str
-    active_entry_id: str
-    next_sequence: int
-
-
-def iterate_shapes(connection: Connection) -> Iterator[Shape]:
-    """Yield the shape of all sessions, session by session in the order of sequence."""
-    query = select(_E.session_id, _E.id, _E.parent_entry_id, _E.sequence).order_by(_E.session_id, _E.sequence)
-    for row in connection.execution_options(yield_per=2000).execute(query):
-        yield Shape(*row)
-
-
-def entries_without_text(connection: Connection) -> list[tuple[str, str]]:
-    """Return session and id of entries whose text is neither in their row nor where long ones are kept."""
-    query = select(_E.session_id, _E.id).where(
-        _E.payload.is_(None), ~select(blobs.c.digest).where(blobs.c.digest == _E.payload_hash).exists()
-    )
-    return [(row[0], row[1]) for row in connection.execute(query.order_by(_E.session_id, _E.sequence))]
-
-
-def entries_with_blob(connection: Connection, digest: str) -> list[tuple[str, str]]:
-    """Return session and id of the entries whose long text is kept under a digest."""
-    query = select(_E.session_id, _E.id).where(_E.blob_digest == digest).order_by(_E.session_id, _E.sequence)
-    return [(row[0], row[1]) for row in connection.execute(query)]
-
-
-def list_heads(connection: Connection) -> list[HeadRow]:
-    return [HeadRow(*row) for row in connection.execute(select(_H.session_id, _H.active_entry_id, _H.next_sequence))]
-
-
-def session_ids(connection: Connection) -> list[str]:
-    """Return the ids of all sessions that have a row."""
-    return list(connection.execute(select(_S.id).order_by(_S.id)).scalars())
-
-
-def quarantine_of(connection: Connection, session_id: str) -> str | None:
-    """Return why a session is set aside, None if it is not."""
-    row = _QUARANTINE.run(connection, session_id).fetchone()
-    return None if row is None else row[0]
-
-
-def list_quarantined(connection: Connection) -> list[str]:
-    return list(connection.execute(select(_Q.session_id).order_by(_Q.session_id)).scalars())
-
-
-def put_quarantine(tx: Transaction, session_id: str, reason: str, findings: str, moment: str) -> None:
-    """Set a session aside, or say anew why it is."""
-    delete_quarantine(tx, session_id)
-    tx.execute(
-        insert(quarantined_sessions).values(session_id=session_id, reason=reason, found_at=moment, findings=findings)
-    )
-
-
-def delete_quarantine(tx: Transaction, session_id: str) -> None:
-    tx.memo.pop(("head", session_id), None)
-    tx.execute(delete(quarantined_sessions).where(_Q.session_id == session_id))

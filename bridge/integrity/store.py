@@ -195,11 +195,11 @@ def iterate_entries(connection: Connection, session_id: str) -> Iterator[StoredE
         yield entry
 
 
-def iterate_hashes(connection: Connection, session_id: str) -> Iterator[tuple[str, str]]:
-    """Yield id and hash of a session's entries in the order of their sequence."""
-    query = select(_E.id, _E.entry_hash).where(_E.session_id == session_id).order_by(_E.sequence)
+def iterate_hashes(connection: Connection, session_id: str) -> Iterator[tuple[str, int, str]]:
+    """Yield id, sequence and hash of a session's entries in the order of their sequence."""
+    query = select(_E.id, _E.sequence, _E.entry_hash).where(_E.session_id == session_id).order_by(_E.sequence)
     for row in connection.execute(query, execution_options={"yield_per": _PAGE}):
-        yield row[0], row[1]
+        yield row[0], row[1], row[2]
 
 
 def session_head(connection: Connection, session_id: str) -> tuple[str, int] | None:
@@ -244,6 +244,13 @@ def first_event_type(connection: Connection, chain_id: str) -> str | None:
     """Return the type of a chain's first event that is there."""
     query = select(_A.event_type).where(_A.chain_id == chain_id).order_by(_A.ordinal).limit(1)
     found: str | None = connection.execute(query).scalar()
+    return found
+
+
+def last_event_type(connection: Connection, chain_id: str, *, beside: str) -> str | None:
+    """Return the type of a chain's last event of any type but one; None if there is none."""
+    query = select(_A.event_type).where(_A.chain_id == chain_id, _A.event_type != beside)
+    found: str | None = connection.execute(query.order_by(_A.ordinal.desc()).limit(1)).scalar()
     return found
 
 
