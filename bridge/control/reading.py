@@ -10,10 +10,11 @@ from bridge.control.controller import Controller
 from bridge.control.paging import Annotated, Selection, newest, oldest, path_rows, session_rows
 from bridge.control.standpoint import Standpoint, find_entry, find_session, places_at
 from bridge.control.views import entry_view, session_view, stamp_view
+from bridge.conversations.condition.store import quarantine_reasons, unreadable_versions
 from bridge.conversations.errors import EntryNotFound, PathBroken, SessionQuarantined
 from bridge.conversations.facets import Annotation, Facet, facet_of, problem_of
 from bridge.conversations.forest import require_session
-from bridge.conversations.models import Cursor, Entry, Label, Session
+from bridge.conversations.models import Cursor, Entry, Label, ListedEntry, Session
 from bridge.conversations.paths import (
     ForkOrigin,
     active_path,
@@ -23,7 +24,6 @@ from bridge.conversations.paths import (
 )
 from bridge.conversations.placing import turn_of
 from bridge.conversations.projection import Projection, project
-from bridge.conversations.quarantine.store import quarantine_reasons, unreadable_versions
 from bridge.conversations.references import require_entry
 from bridge.conversations.store import (
     list_children,
@@ -79,7 +79,7 @@ class Log:
     has_more: bool = False
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[ListedEntry, ...]:
         return tuple(row.entry for row in self.rows)
 
     def to_json(self) -> list[dict[str, Any]]:

@@ -26,12 +26,15 @@ from bridge.conversations.errors import (
     SessionNotFound,
 )
 from bridge.conversations.models import (
+    ENTRY_HASH_AT,
     FORKED_FROM,
+    ID_AT,
     MAX_LABEL_CHARACTERS,
     ROOT_KIND,
     Appended,
     Entry,
     HeadMove,
+    ListedEntry,
     NewSession,
     PreparedEntry,
     Session,
@@ -93,8 +96,9 @@ def create_session(tx: Transaction, new: NewSession, root: PreparedEntry) -> tup
                 f"There is a session {session_id} already. Nothing was written.", details={"session_id": session_id}
             )
     store.insert_session(tx, session_id, new, root.created_at)
-    entry = root.seal(session_id, 0, None)
-    store.insert_entry(tx, entry)
+    row = root.seal_row(session_id, 0, None)
+    store.insert_entry(tx, row)
+    entry = Entry.from_row(row)
     store.insert_head(tx, session_id, entry.id, 1, root.created_at)
     return require_session(tx.connection, session_id), entry
 
@@ -146,7 +150,7 @@ def append(tx: Transaction, session_id: str, prepared: PreparedEntry, moment: st
     if prepared.external_id is not None:
         known = _known_external(tx.connection, session_id, prepared)
         if known is not None:
-            return Appended(known, is_new=False, head_entry_id=head_id)
+            return Appended(known.row_with_text(prepared.payload_text), head_id, is_new=False)
     _require_head(session_id, head_id, prepared.expected_head)
     parent_id = prepared.parent_entry_id
     if prepared.cursor is not None:
@@ -155,14 +159,15 @@ def append(tx: Transaction, session_id: str, prepared: PreparedEntry, moment: st
         parent_id, parent_hash = head_id, head_hash
     else:
         parent_hash = _require_own_entry(tx.connection, session_id, parent_id)
-    entry = prepared.seal(session_id, sequence, (parent_id, parent_hash))
-    store.insert_entry(tx, entry)
+    row = prepared.seal_row(session_id, sequence, (parent_id, parent_hash))
+    entry_id, entry_hash = row[ID_AT], row[ENTRY_HASH_AT]
+    store.insert_entry(tx, row, prepared.payload_outline)
     if has_cursors:
-        store.advance_cursors(tx, session_id, parent_id, entry.id)
+        store.advance_cursors(tx, session_id, parent_id, entry_id)
     if parent_id == head_id:
-        head_id, head_hash = entry.id, entry.entry_hash
+        head_id, head_hash = entry_id, entry_hash
     store.set_head(tx, session_id, store.Head(head_id, sequence + 1, head_hash, has_cursors), moment)
-    return Appended(entry, is_new=True, head_entry_id=head_id)
+    return Appended(row, head_id, is_new=True)
 
 
 def move_head(
@@ -393,12 +398,14 @@ def _require_own_entry(connection: Connection, session_id: str, entry_id: str) -
     )
 
 
-def _known_external(connection: Connection, session_id: str, prepared: PreparedEntry) -> Entry | None:
+def _known_external(connection: Connection, session_id: str, prepared: PreparedEntry) -> ListedEntry | None:
     source, external_id = prepared.external_source, prepared.external_id
     if source is None or external_id is None:
         return None
     known = store.find_external(connection, session_id, source, external_id)
-    if known is None or (known.kind == prepared.kind and known.payload_hash == prepared.payload_hash):
+    if known is None:
+        return None
+    if known.kind == prepared.kind and known.payload_hash == prepared.payload_hash:
         return known
     raise ExternalIdConflict(
         f"{external_id[:80]!r} is recorded as {short_entry(known.id)} already, with other content. "

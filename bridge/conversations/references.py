@@ -14,7 +14,7 @@ from typing import Final
 
 from bridge.conversations import store
 from bridge.conversations.errors import AmbiguousReference, EntryNotFound, InvalidReference, SessionNotFound
-from bridge.conversations.models import Entry, Node
+from bridge.conversations.models import Entry, ListedEntry, Node
 from bridge.conversations.paths import origins_of, path_nodes
 from bridge.conversations.soundness import require_sound
 from bridge.conversations.suggestions import entry_hint, session_hint
@@ -144,6 +144,15 @@ def require_entry(connection: Connection, full_id: str) -> Entry:
     """
     session_id, _ = split_entry_id(full_id)
     entry = store.get_entry(connection, session_id, full_id)
+    if entry is None:
+        raise EntryNotFound(f"There is no entry {full_id}.", details={"entry_id": full_id})
+    return entry
+
+
+def require_listed(connection: Connection, full_id: str) -> ListedEntry:
+    """Return what a list shows of an entry, by its full id. Raises as :func:`require_entry`."""
+    session_id, _ = split_entry_id(full_id)
+    entry = store.get_listed(connection, session_id, full_id)
     if entry is None:
         raise EntryNotFound(f"There is no entry {full_id}.", details={"entry_id": full_id})
     return entry

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, Connection
 from sqlalchemy.pool import NullPool, QueuePool
 
-from bridge.storage.prepared import driver_of
+from bridge.storage.prepared import driver_of, in_transaction
 from bridge.storage.schema_version import unaltered_uri
 
 #: Readers of one process that may be open at the same time; further ones wait.
@@ -52,7 +52,10 @@ def writer_engine(url: URL, *, busy_timeout_seconds: float) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        driver_of(connection).execute("BEGIN IMMEDIATE")
+        # The writer may have begun already, through the driver.
+        driver = driver_of(connection)
+        if not in_transaction(driver):
+            driver.execute("BEGIN IMMEDIATE")
 
     return engine
 

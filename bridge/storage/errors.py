@@ -123,3 +123,12 @@ class CopyRefused(BridgeError):
     exit_status = 83
     summary = "A store cannot be copied: the target holds one already, or the copy was not equal; nothing was written."
     default_hint = "Name a database that holds no store yet."
+
+
+class StoredTextDamaged(BridgeError):
+    """Raised when the long text of an entry, which is kept apart from it, is missing or not what was recorded."""
+
+    code = "stored_text_damaged"
+    exit_status = 84
+    summary = "The long text of an entry is missing from the store, or is not what was recorded; nothing was written."
+    default_hint = "See what else is damaged with bridge db check; bridge db status lists the backups."

@@ -220,10 +220,11 @@ _RECORDED = {
         (
             "session_id, id, parent_entry_id, sequence, semantic_schema_version, kind, context_visibility,"
             " state_digest, unknown_reason, unknown_path, unknown_detail, observed_at, external_source, external_id,"
-            " created_at, payload_hash, entry_hash, payload"
+            " created_at, payload_hash, entry_hash, blob_digest, payload_bytes, payload_outline, payload"
         ),
         "session_id, sequence",
     ),
+    "blobs": ("digest, size, body", "digest"),
     "audit_events": ("chain_id, ordinal, event_type, created_at, event_hash, body", "chain_id, ordinal"),
     "legacy_events": ("session_id, entry_id, original", "session_id, entry_id"),
 }

@@ -47,6 +47,17 @@ sessions = Table(
     Index("ix_sessions_parent_session_id", "parent_session_id"),
 )
 
+#: One long text, content-addressed: ``digest`` is the SHA-256 of its bytes, ``size`` their number. Never changed, and
+#: removed only when no entry refers to it.
+blobs = Table(
+    "blobs",
+    metadata,
+    key("digest"),
+    required("size", BigInteger),
+    required("body", Text),
+    CheckConstraint("length(digest) = 64", name="digest"),
+    CheckConstraint("size >= 0", name="size"),
+)
 #: The semantic version whose entries the index of other versions leaves out: the one that is written.
 _INDEXED_WITHOUT = 2
 #: The condition of that index.
@@ -66,7 +77,8 @@ def other_versions(readable: Collection[int]) -> str:
 #:
 #: The key is (session, id); that ids are unique in the whole store follows from the check that derives
 #: them from session and sequence, and spares the hottest table an index. ``payload`` comes last so that
-#: listings never touch the overflow pages of a long one.
+#: listings never touch the overflow pages of one. It is NULL where the text is long (``storage.longtexts``): then
+#: ``blob_digest``, which is ``payload_hash``, leads to it, and the row has its size and its beginning.
 session_entries = Table(
     "session_entries",
     metadata,
@@ -87,7 +99,10 @@ session_entries = Table(
     required("created_at"),
     required("payload_hash"),
     required("entry_hash"),
-    required("payload", Text),
+    optional("blob_digest"),
+    optional("payload_bytes", BigInteger),
+    optional("payload_outline", Text),
+    optional("payload", Text),
     UniqueConstraint("session_id", "sequence", name="uq_session_entries_session_id_sequence"),
     ForeignKeyConstraint(["session_id"], ["sessions.id"], name="fk_session_entries_session_id"),
     ForeignKeyConstraint(
@@ -95,6 +110,7 @@ session_entries = Table(
         ["session_entries.session_id", "session_entries.id"],
         name="fk_session_entries_parent",
     ),
+    ForeignKeyConstraint(["blob_digest"], ["blobs.digest"], name="fk_session_entries_blob_digest"),
     CheckConstraint("sequence >= 0", name="sequence"),
     CheckConstraint(_ID_CHECK, name="id"),
     CheckConstraint("(sequence = 0) = (parent_entry_id IS NULL)", name="root"),
@@ -103,6 +119,13 @@ session_entries = Table(
     CheckConstraint("(state_digest IS NULL) <> (unknown_reason IS NULL)", name="stamp"),
     CheckConstraint("(external_id IS NULL) = (external_source IS NULL)", name="external_id"),
     CheckConstraint("length(entry_hash) = 64 AND length(payload_hash) = 64", name="hashes"),
+    CheckConstraint("(payload IS NULL) = (blob_digest IS NOT NULL)", name="payload"),
+    CheckConstraint("blob_digest IS NULL OR blob_digest = payload_hash", name="blob_digest"),
+    CheckConstraint(
+        "(blob_digest IS NULL) = (payload_bytes IS NULL) AND (blob_digest IS NULL) = (payload_outline IS NULL)",
+        name="payload_outline",
+    ),
+    partial_index("ix_session_entries_blob_digest", "blob_digest", where="blob_digest IS NOT NULL"),
     Index("ix_session_entries_parent", "session_id", "parent_entry_id"),
     # What the current contract did not write: nothing in most stores, so appends do not pay for it, and who looks for
     # entries that cannot be read does not go through all of them.

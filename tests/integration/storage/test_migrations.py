@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from bridge.conversations.soundness import check_sessions
+from bridge.conversations.store import iterate_entries
 from bridge.integrity.chain import verify_session
+from bridge.storage.longtexts import LONG_TEXT_BYTES
 from bridge.storage.migrations import running
 from bridge.storage.migrations.legacy import normalized_time
 from bridge.storage.schema_version import SCHEMA_VERSION
@@ -212,6 +215,34 @@ def test_a_hundred_thousand_events_move(database):
 
 
 # What protects a step
+
+
+@pytest.mark.parametrize("size", [LONG_TEXT_BYTES, LONG_TEXT_BYTES + 1])
+def test_long_events_move_to_where_long_texts_are_kept(database, size):
+    lay(database, 5)
+    long = json.dumps({"text": "x" * (size - len('{"text": ""}'))})
+    rows = [("long", ordinal, "user.message", long, MOMENT) for ordinal in range(40)]
+    rows.append(("other", 1, "tool.completed", long, MOMENT))
+    with closing(sqlite3.connect(database)) as connection:
+        for session in ("long", "other"):
+            connection.execute("INSERT INTO agent_sessions (session, created_at) VALUES (?, ?)", (session, MOMENT))
+        connection.executemany(
+            "INSERT INTO agent_events (session, ordinal, type, json, created_at) VALUES (?, ?, ?, ?, ?)", rows
+        )
+        connection.commit()
+    bring_up(database)
+    is_long = size > LONG_TEXT_BYTES
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (int(is_long),)
+        (inline,) = connection.execute(
+            "SELECT count(payload) FROM session_entries WHERE session_id IN ('long', 'other') AND sequence > 0"
+        ).fetchone()
+        assert inline == (0 if is_long else 41)
+    with Store.open(f"sqlite:///{database}") as store, store.read() as connection:
+        assert [entry.payload_text for entry in iterate_entries(connection, "long")][1:] == [long] * 40
+        assert verify_session(connection, "long").is_valid
+        assert verify_session(connection, "other").is_valid
+        assert list(check_sessions(connection)) == []
 
 
 def test_shipped_revisions_are_pinned():

@@ -1,4 +1,4 @@
-"""Queries over the shape of all sessions, the versions in them, and which are set aside and why."""
+"""Queries of what a check of the forest looks at, and of the sessions that are set aside."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from sqlalchemy import Connection, bindparam, delete, insert, or_, select, text
 
 from bridge.semantics.kinds import READABLE_VERSIONS
 from bridge.storage.prepared import Prepared
-from bridge.storage.tables import quarantined_sessions, session_entries, session_heads, sessions
+from bridge.storage.tables import blobs, quarantined_sessions, session_entries, session_heads, sessions
 from bridge.storage.tables.conversations import other_versions
 from bridge.storage.transaction import Transaction
 
-_E, _H, _S, _Q = session_entries.c, session_heads.c, sessions.c, quarantined_sessions.c
+_S, _E, _H, _Q = sessions.c, session_entries.c, session_heads.c, quarantined_sessions.c
+
 _QUARANTINE = Prepared(select(_Q.reason).where(_Q.session_id == bindparam("session")), "session")
 
 
@@ -39,6 +40,20 @@ def iterate_shapes(connection: Connection) -> Iterator[Shape]:
     query = select(_E.session_id, _E.id, _E.parent_entry_id, _E.sequence).order_by(_E.session_id, _E.sequence)
     for row in connection.execution_options(yield_per=2000).execute(query):
         yield Shape(*row)
+
+
+def entries_without_text(connection: Connection) -> list[tuple[str, str]]:
+    """Return session and id of entries whose text is neither in their row nor where long ones are kept."""
+    query = select(_E.session_id, _E.id).where(
+        _E.payload.is_(None), ~select(blobs.c.digest).where(blobs.c.digest == _E.payload_hash).exists()
+    )
+    return [(row[0], row[1]) for row in connection.execute(query.order_by(_E.session_id, _E.sequence))]
+
+
+def entries_with_blob(connection: Connection, digest: str) -> list[tuple[str, str]]:
+    """Return session and id of the entries whose long text is kept under a digest."""
+    query = select(_E.session_id, _E.id).where(_E.blob_digest == digest).order_by(_E.session_id, _E.sequence)
+    return [(row[0], row[1]) for row in connection.execute(query)]
 
 
 def list_heads(connection: Connection) -> list[HeadRow]:
