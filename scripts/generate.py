@@ -230,6 +230,57 @@ def openrpc_json() -> str:
     return json.dumps(openrpc.document(), indent=2, ensure_ascii=False) + "\n"
 
 
+def rpc_markdown() -> str:
+    """Return the content of ``docs/rpc.md``: what is written by hand, then every method."""
+    text = (ROOT / "docs" / "rpc.in.md").read_text(encoding="utf-8")
+    document = openrpc.document()
+    lines = [GENERATED_NOTE.replace("do not edit", "edit docs/rpc.in.md for the text above the methods"), "", text]
+    rows = [
+        f"| [`{one['name']}`](#{one['name'].replace('/', '').replace('$', '')}) | {_roles(one)} | {one['summary']} |"
+        for one in document["methods"]
+    ]
+    lines += ["| method | who | |", "|---|---|---|", *rows, ""]
+    for one in document["methods"]:
+        lines += _rpc_method(one)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _roles(described: dict[str, Any]) -> str:
+    return ", ".join(described["x-roles"])
+
+
+def _rpc_method(described: dict[str, Any]) -> list[str]:
+    lines = [f"### {described['name']}", "", f"{described['summary']}. For: {_roles(described)}.", ""]
+    if described["params"]:
+        lines += ["| param | type | |", "|---|---|---|"]
+        for one in described["params"]:
+            needed = " Required." if one["required"] else ""
+            given = f" For: {_roles(one)}." if "x-roles" in one else ""
+            lines.append(f"| `{one['name']}` | {_rpc_type(one['schema'])} | {one['description']}{needed}{given} |")
+        lines.append("")
+    result = described["result"]["schema"]
+    fields = ", ".join(f"`{name}`" for name in result["properties"])
+    lines += [f"Result: {result['description'].rstrip('.')}: {fields}.", ""]
+    if described["errors"]:
+        errors = ", ".join(f"`{one['data']['code']}`" for one in described["errors"])
+        lines += [f"Errors: {errors}.", ""]
+    return lines
+
+
+def _rpc_type(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return " \\| ".join(f"`{one}`" for one in schema["enum"])
+    kinds = schema.get("type", "any")
+    shown = " or ".join(kinds if isinstance(kinds, list) else [kinds])
+    limits = [
+        f"{word} {schema[key]}"
+        for key, word in (("minimum", "from"), ("maximum", "to"), ("maxLength", "≤"), ("maxItems", "≤"))
+        if key in schema and abs(schema[key]) < 2**53
+    ]
+    default = f", default `{json.dumps(schema['default'])}`" if "default" in schema else ""
+    return f"{shown} ({' '.join(limits)}){default}" if limits else f"{shown}{default}"
+
+
 def generated_files() -> dict[Path, str]:
     """Return path and content of everything this script writes."""
     return {
@@ -237,6 +288,7 @@ def generated_files() -> dict[Path, str]:
         ROOT / "docs" / "errors.md": errors_markdown(),
         ROOT / "docs" / "cli-reference.md": cli_markdown(),
         ROOT / "schema" / "rpc" / "openrpc.json": openrpc_json(),
+        ROOT / "docs" / "rpc.md": rpc_markdown(),
     }
 
 

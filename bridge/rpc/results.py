@@ -282,3 +282,24 @@ CHECKED: Final = record(
 )
 USAGE: Final = record("How much there is.", rows=_ANY_OBJECT, size_bytes={"type": ["integer", "null"]})
 SUBSCRIBED: Final = record("The subscription, and the cursor that it stands behind.", subscription=_TEXT, cursor=_TEXT)
+EVENT_NOTICE: Final = record(
+    "An event; a subscription that begins with the cursor goes on behind it.",
+    subscription=_TEXT,
+    cursor=_TEXT,
+    event=record(
+        "What was recorded, with its facts: ids and hashes, no texts.",
+        type=_TEXT,
+        at=_TEXT,
+        chain_id=_TEXT,
+        ordinal=_NUMBER,
+        session_id=_OPTIONAL_TEXT,
+        workspace_id=_OPTIONAL_TEXT,
+        facts=_ANY_OBJECT,
+    ),
+)
+LAGGED: Final = record(
+    "Where the subscription stands, and how many events are at most still to come.",
+    subscription=_TEXT,
+    cursor=_TEXT,
+    behind=_NUMBER,
+)
