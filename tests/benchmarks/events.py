@@ -121,7 +121,7 @@ async def subscriber(socket: Path, count: int, ready: asyncio.Semaphore, lags: l
 
 
 async def subscribe_all(socket: Path, begin: Any, arguments: argparse.Namespace) -> None:
-    while not socket.exists():
+    while not socket.exists():  # noqa: ASYNC110 - another process makes it
         await asyncio.sleep(0.02)
     ready = asyncio.Semaphore(0)
     lags: list[list[float]] = [[] for _ in range(arguments.seconds)]
