@@ -14,7 +14,7 @@ from bridge.control.controller import Controller
 from bridge.control.delegations.results import resolve_result
 from bridge.control.delegations.tasks import find_task, list_tasks, session_of, task_details
 from bridge.control.feed import Interest
-from bridge.control.reading import entry_of, read_context, read_log, read_tree, session_details, sessions_here
+from bridge.control.reading import entry_of, read_context, read_log, session_details, sessions_here
 from bridge.control.recalling import DEFAULT_LIMIT, MAX_LIMIT, recall
 from bridge.control.sessions import (
     AppendRequest,
@@ -26,6 +26,7 @@ from bridge.control.sessions import (
     start_session,
 )
 from bridge.control.standpoint import Standpoint
+from bridge.control.trees import read_tree
 from bridge.control.verification import read_root, verify
 from bridge.control.views import session_view
 from bridge.rpc.errors import InvalidParams

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.control.exporting import export_session
-from bridge.control.reading import read_branches, read_entry
+from bridge.control.reading import read_entry
 from bridge.control.sessions import go_back
 from bridge.control.snapshots import session_snapshot
+from bridge.control.trees import read_branches
 from bridge.foundation.errors import BridgeError
 from bridge.rpc.calls import MAX_PAGE, PAGE, REFERENCE, Call, OfSession
 from bridge.rpc.errors import ResultTooLarge

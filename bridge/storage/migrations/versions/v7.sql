@@ -250,3 +250,5 @@ CREATE TRIGGER workspace_links_no_update BEFORE UPDATE ON workspace_links BEGIN 
 CREATE TRIGGER workspace_links_no_delete BEFORE DELETE ON workspace_links BEGIN SELECT RAISE(ABORT, 'workspace_links are immutable'); END
 
 CREATE TRIGGER workspace_links_no_overwrite BEFORE INSERT ON workspace_links WHEN EXISTS (SELECT 1 FROM workspace_links WHERE workspace_id = NEW.workspace_id AND number = NEW.number) BEGIN SELECT RAISE(ABORT, 'workspace_links are immutable: the key exists'); END
+
+CREATE INDEX ix_session_heads_updated_at ON session_heads (updated_at, session_id)
