@@ -438,7 +438,7 @@ class Connection:
         if self._gate.is_bound:
             job = threads.submit(self._loop, lambda: self._gate.within_reach(running.method, params))
             params = await asyncio.wrap_future(job, loop=self._loop)
-        return messages.encode(await running.method.run(self._gate.call, params))
+        return messages.encode_result(await running.method.run(self._gate.call, params))
 
     async def _record_refusal(self, method: str, error: BridgeError) -> None:
         job = threads.submit(self._loop, lambda: self._gate.record_refusal(method, error))
@@ -447,7 +447,7 @@ class Connection:
     async def _in_thread(self, running: _Running, params: Any) -> bytes:
         def job() -> bytes:
             reached = self._gate.within_reach(running.method, params)
-            return messages.encode(running.method.run(self._gate.call, reached))
+            return messages.encode_result(running.method.run(self._gate.call, reached))
 
         await self._threads.acquire()
         running.job = threads.submit(self._loop, job)

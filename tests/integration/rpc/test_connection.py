@@ -367,3 +367,15 @@ async def test_a_large_message_is_read_without_holding_up_the_loop(scene):
     await scene.send("read", "n" * 400_000, id=1)
     await scene.connection.drain()
     assert len(scene.answers[0]["result"]["name"]) == 400_000
+
+
+async def test_a_result_has_a_limit(scene, monkeypatch):
+    scene.connect()
+    scene.open_at_once = True
+    monkeypatch.setattr("bridge.rpc.messages.MAX_RESULT_BYTES", len(b'{"name":"1234"}'))
+    for name in ("1234", "12345"):
+        await scene.send("read", name)
+    await scene.connection.drain()
+    told = {one["id"]: one for one in scene.answers}
+    assert "result" in told["1234"]
+    assert told["12345"]["error"]["data"]["code"] == "result_too_large"
