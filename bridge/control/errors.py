@@ -183,3 +183,21 @@ class RunStopped(BridgeError):
     exit_status = 106
     summary = "SIGTERM ended the run of a plan; its workers were ended and their results recorded."
     default_hint = "See what was done: bridge task list"
+
+
+class ControllerRunning(BridgeError):
+    """Raised when a controller is to be started where one runs already."""
+
+    code = "controller_running"
+    exit_status = 208
+    summary = "A controller runs already for this state directory and database; it was left alone."
+    default_hint = "Use it, or replace it: bridge serve --replace"
+
+
+class ControllerBusy(BridgeError):
+    """Raised when a controller is to be replaced or stopped while it has workers; ``details["workers"]`` names them."""
+
+    code = "controller_busy"
+    exit_status = 209
+    summary = "The running controller has workers, which would be lost; it was left alone."
+    default_hint = "Wait for them, or end them too: bridge serve --replace --cancel-workers"
