@@ -125,7 +125,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("verify", "Recompute the hashes of entries, audit chains and states", "verify:verify"),
     CommandSpec("root", "Print the hash that fixes a whole session", "verify:root"),
     CommandSpec("serve", "Run the resident controller, or look at it, stop it, replace it", "serve:serve"),
-    CommandSpec("rpc", "Answer JSON-RPC on standard input and output", "rpc:rpc"),
+    CommandSpec("rpc", "Answer JSON-RPC on standard input and output, or call one method", "rpc:rpc"),
     GroupSpec(
         "db",
         "Look after the store: schema, upgrade, backups, soundness",

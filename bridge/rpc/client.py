@@ -148,26 +148,36 @@ class Client:
         BrokenPipeError
             If nobody reads the output any more.
         """
-        self._socket.settimeout(None)
+        self._socket.settimeout(0)
+        pending, is_within_line, has_ended = bytearray(), False, False
+        if self._buffer:
+            _write_all(output_descriptor, bytes(self._buffer))
         with selectors.PollSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
             selector.register(input_descriptor, selectors.EVENT_READ)
-            if self._buffer:
-                _write_all(output_descriptor, bytes(self._buffer))
             while True:
-                for key, _ in selector.select():
-                    if key.fileobj is self._socket:
+                for key, events in selector.select():
+                    if key.fileobj is not self._socket:
+                        data = os.read(input_descriptor, _CHUNK)
+                        # On standard input the last line needs no end of its own.
+                        pending += data if data or not is_within_line else b"\n"
+                        is_within_line, has_ended = not data.endswith(b"\n"), not data
+                        # Nothing more is read until this is sent, and answers are taken meanwhile.
+                        selector.unregister(input_descriptor)
+                        selector.modify(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE)
+                    if key.fileobj is self._socket and events & selectors.EVENT_READ:
                         data = self._take()
                         if not data:
                             return
                         _write_all(output_descriptor, data)
-                        continue
-                    data = os.read(input_descriptor, _CHUNK)
-                    if data:
-                        self._socket.sendall(data)
-                    else:
-                        selector.unregister(input_descriptor)
-                        self._socket.shutdown(socket.SHUT_WR)
+                    if key.fileobj is self._socket and events & selectors.EVENT_WRITE:
+                        del pending[: self._socket.send(pending)]
+                        if not pending:
+                            selector.modify(self._socket, selectors.EVENT_READ)
+                            if has_ended:
+                                self._socket.shutdown(socket.SHUT_WR)
+                            else:
+                                selector.register(input_descriptor, selectors.EVENT_READ)
 
     def close(self) -> None:
         """Close the connection. Safe to call twice."""

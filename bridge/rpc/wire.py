@@ -69,6 +69,8 @@ class Wire:
         self._lines: deque[bytes | None] = deque()
         self._searched = 0
         self._is_passing_over = False
+        # When the line that was begun has to be there; None between lines.
+        self._line_due: float | None = None
         self._is_at_end = False
         self._is_reading = False
         self._descriptors: list[int] = []
@@ -108,8 +110,9 @@ class Wire:
 
     async def _wait_for_more(self, within_seconds: float | None) -> None:
         seconds = within_seconds
-        if self._buffer or self._is_passing_over:
-            seconds = self._line_seconds if seconds is None else min(seconds, self._line_seconds)
+        if self._line_due is not None:
+            left = max(self._line_due - self._loop.time(), 0.0)
+            seconds = left if seconds is None else min(seconds, left)
         self._waiter = self._loop.create_future()
         # Reading goes on between lines, so that most lines cost no call of the selector.
         if not self._is_reading:
@@ -145,7 +148,12 @@ class Wire:
         else:
             self._is_at_end = True
             self._stop_reading()
-        if (self._lines or self._is_at_end) and not self._waiter.done():
+        is_begun = bool(self._buffer) or self._is_passing_over
+        is_new = is_begun and self._line_due is None
+        if is_new or not is_begun:
+            self._line_due = self._loop.time() + self._line_seconds if is_begun else None
+        # With a line that has just begun the wait goes on, but no longer for ever.
+        if (self._lines or self._is_at_end or is_new) and not self._waiter.done():
             self._waiter.set_result(None)
 
     def _take(self, data: bytes) -> None:
@@ -164,6 +172,7 @@ class Wire:
             del self._buffer[: place + 1]
             self._searched = 0
             self._is_passing_over = False
+            self._line_due = None
         if self._is_passing_over or len(self._buffer) > self._max_bytes:
             self._is_passing_over = True
             self._buffer.clear()
