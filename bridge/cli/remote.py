@@ -39,6 +39,8 @@ _NAMES = frozenset(
 _PREFIXES = ("BRIDGE_", "GIT_")
 #: Words with which a command line asks for something else than the command's work.
 _SPECIAL = frozenset({"--help", "-h", "--version", "--verbose"})
+#: Errors with which a controller leaves a command line to its client.
+_NOT_BEGUN = frozenset({"command_not_taken", "invalid_params", "invalid_request", "method_not_found"})
 #: Seconds that a controller may take to greet back.
 _GREETING_SECONDS = 5.0
 #: Seconds that a controller may take to end a command that was interrupted.
@@ -84,7 +86,7 @@ def attempt(words: Sequence[str], environment: Mapping[str, str]) -> int | str |
             peer.connect(path)
         except OSError:
             return None
-        return _converse(peer, _messages(words, environment, directory, streams), descriptors)
+        return _converse(peer, _request(words, environment, directory, streams), descriptors)
     finally:
         peer.close()
 
@@ -117,11 +119,8 @@ def _streams() -> tuple[list[str | None], list[int]]:
     return encodings, descriptors
 
 
-def _messages(words: Sequence[str], environment: Mapping[str, str], directory: str, streams: list[str | None]) -> bytes:
-    import json
-
+def _request(words: Sequence[str], environment: Mapping[str, str], directory: str, streams: list[str | None]) -> bytes:
     program = os.path.basename(sys.argv[0])
-    greeting = {"bridge": 1, "build": build_id(), "role": "operator"}
     params: dict[str, Any] = {
         "arguments": list(words),
         "directory": directory,
@@ -131,43 +130,53 @@ def _messages(words: Sequence[str], environment: Mapping[str, str], directory: s
         "program": program if program in {"bridge", "brg"} else "bridge",
         "streams": streams,
     }
-    request = {"jsonrpc": "2.0", "id": 1, "method": "commands/run", "params": params}
-    return f"{json.dumps(greeting)}\n{json.dumps(request)}\n".encode("ascii")
+    return _line({"jsonrpc": "2.0", "id": 1, "method": "commands/run", "params": params})
 
 
-def _converse(peer: socket.socket, messages: bytes, descriptors: list[int]) -> int | str:
-    """Send greeting and command line at once, and return what comes of them."""
+def _line(message: dict[str, Any]) -> bytes:
+    import json
+
+    return json.dumps(message).encode("ascii") + b"\n"
+
+
+def _converse(peer: socket.socket, request: bytes, descriptors: list[int]) -> int | str:
+    """Greet, send the command line, and return what comes of it.
+
+    The streams are sent only to a controller that has answered: one that hangs would keep them from ever ending.
+    """
     import array
-    from socket import SCM_RIGHTS, SHUT_RD, SOL_SOCKET
+    from socket import SCM_RIGHTS, SOL_SOCKET
 
     answers = bytearray()
     try:
-        try:
-            sent = peer.sendmsg([messages], [(SOL_SOCKET, SCM_RIGHTS, array.array("i", descriptors))])
-            peer.sendall(messages[sent:])
-        except TimeoutError:
-            raise
-        except OSError:
-            # It may have said why before it closed.
-            return _outcome(_rest(peer, answers))
-        try:
-            _receive_line(peer, answers)
-        except TimeoutError:
-            # It must not run what we are about to run ourselves: after this it can greet no more, and so not begin.
-            peer.shutdown(SHUT_RD)
-            return LOST if _rest(peer, answers) else REFUSED
-        peer.settimeout(None)
-        _receive_line(peer, answers, lines=2)
-        return _outcome(answers)
-    except TimeoutError:
+        peer.sendall(_line({"bridge": 1, "build": build_id(), "role": "operator"}))
+        _receive_lines(peer, answers, 1)
+        if not _is_welcome(answers):
+            return REFUSED
+        sent = peer.sendmsg([request], [(SOL_SOCKET, SCM_RIGHTS, array.array("i", descriptors))])
+    except OSError:
         return REFUSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    try:
+        peer.settimeout(None)
+        peer.sendall(request[sent:])
+        _receive_lines(peer, answers, 2)
+        return _outcome(answers)
     except KeyboardInterrupt:
         return _cancel(peer, answers)
     except OSError:
-        return _outcome(answers)
+        return LOST
 
 
-def _receive_line(peer: socket.socket, answers: bytearray, lines: int = 1) -> None:
+def _is_welcome(answers: bytearray) -> bool:
+    import json
+
+    line, end, _ = bytes(answers).partition(b"\n")
+    return bool(end) and bool(json.loads(line).get("ok"))
+
+
+def _receive_lines(peer: socket.socket, answers: bytearray, lines: int) -> None:
     while answers.count(b"\n") < lines:
         data = peer.recv(_CHUNK)
         if not data:
@@ -175,21 +184,11 @@ def _receive_line(peer: socket.socket, answers: bytearray, lines: int = 1) -> No
         answers += data
 
 
-def _rest(peer: socket.socket, answers: bytearray) -> bytearray:
-    try:
-        _receive_line(peer, answers, lines=2)
-    except OSError:
-        return answers
-    return answers
-
-
 def _outcome(answers: bytearray) -> int | str:
-    """Return what the answers say: to the greeting, and to the command line."""
+    """Return what the answer to the command line says."""
     import json
 
     lines = answers.split(b"\n")
-    if len(lines) < 2 or not json.loads(lines[0]).get("ok"):
-        return REFUSED
     if len(lines) < 3:
         return LOST
     answer = json.loads(lines[1])
@@ -197,7 +196,7 @@ def _outcome(answers: bytearray) -> int | str:
         return int(answer["result"]["exit_status"])
     code = answer["error"].get("data", {}).get("code")
     # Only what was certainly not begun may be run here instead.
-    return REFUSED if code in {"command_not_taken", "invalid_params", "method_not_found"} else LOST
+    return REFUSED if code in _NOT_BEGUN else LOST
 
 
 def _cancel(peer: socket.socket, answers: bytearray) -> int | str:
@@ -205,7 +204,7 @@ def _cancel(peer: socket.socket, answers: bytearray) -> int | str:
     try:
         peer.settimeout(_CANCEL_SECONDS)
         peer.sendall(b'{"jsonrpc":"2.0","method":"$/cancel","params":{"id":1}}\n')
-        _receive_line(peer, answers, lines=2)
+        _receive_lines(peer, answers, 2)
     except (OSError, KeyboardInterrupt):
         return INTERRUPTED
     return INTERRUPTED
