@@ -67,6 +67,22 @@ class Endpoint:
         place = None if info is None else info.get("socket")
         return place if isinstance(place, str) else None
 
+    def is_held(self) -> bool:
+        """Tell whether a process holds the controller's place, answering or not."""
+        import fcntl
+
+        try:
+            lock = os.open(self.lock_path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
     def read_info(self) -> dict[str, Any] | None:
         """Return what the last controller wrote about itself; None if it ended in good order, or none ever ran."""
         import json

@@ -150,7 +150,9 @@ def make_private(folder: Path) -> None:
     OSError
         If it cannot be made.
     """
-    folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    # The state directory itself may be missing, and is private too.
+    folder.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    folder.mkdir(mode=_PRIVATE, exist_ok=True)
     facts = folder.lstat()
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
         raise InvalidConfiguration(f"{folder} is not a folder of this user's own.", hint="Remove it, or rename it.")

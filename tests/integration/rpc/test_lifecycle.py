@@ -22,6 +22,7 @@ from bridge.rpc.errors import ControllerUnavailable
 from bridge.rpc.holding import make_private
 from bridge.rpc.starting import connect_or_start, start_in_background
 from bridge.storage.schema_version import VERSION_TABLE
+from tests.crashing_clients import batter
 from tests.serving import MAIN, ROOT, end_by_pid, resident, until
 
 
@@ -376,3 +377,7 @@ def test_a_controller_is_a_second_one_for_another_database(environment, bridge_h
     with resident(environment) as one, resident(other) as two:
         assert one.endpoint.name != two.endpoint.name
         assert one.answers()
+
+
+def test_kills_amid_random_calls_lose_nothing_that_was_acknowledged(environment, repository):
+    batter(environment, repository.path, rounds=3, clients=4, calls=100, seed=7)
