@@ -14,7 +14,7 @@ from pathlib import Path
 from bridge.foundation.errors import BridgeError
 from bridge.rpc.client import Client, RemoteError
 from bridge.rpc.endpoint import Endpoint
-from tests.serving import MAIN, resident
+from tests.serving import MAIN, resident, until
 
 
 class Caller(threading.Thread):
@@ -26,6 +26,7 @@ class Caller(threading.Thread):
         self._seed = seed
         self._random = random.Random(seed)
         self._calls = calls
+        self.done = 0
         self.entries: list[tuple[str, str, str]] = []
         self.sessions: list[str] = []
         self.failures: list[BaseException] = []
@@ -35,6 +36,7 @@ class Caller(threading.Thread):
             with self._client:
                 for number in range(self._calls):
                     self._one(number)
+                    self.done += 1
         except (BridgeError, OSError) as error:
             if isinstance(error, RemoteError):
                 self.failures.append(error)
@@ -73,7 +75,9 @@ def batter(environment: Mapping[str, str], directory: Path, *, rounds: int, clie
             ]
             for caller in callers:
                 caller.start()
-            callers[0].join(chance.random() * 0.5)
+            # Somewhere amid the calls; not before the first was answered.
+            enough = chance.randrange(1, clients * calls // 2)
+            until(lambda callers=callers, enough=enough: sum(caller.done for caller in callers) >= enough)
             controller.signal(signal.SIGKILL)
             controller.wait()
             for caller in callers:
