@@ -1,7 +1,7 @@
 """Round trips to the resident controller against a bare asyncio echo server; whole commands against a bare Python.
 
-``python tests/benchmarks/controller.py [round-trip|start|commands|memory|stamps ...]``; all in one run, interleaved, so
-that the ratios hold on a noisy machine. ``memory`` makes a store of ``ENTRIES`` (1,000,000) entries, which takes minutes.
+``python tests/benchmarks/controller.py [round-trip|start|commands|memory|stamps ...]``; all in one run and in
+turns, so that the ratios hold on a noisy machine. ``memory`` makes a store of ``ENTRIES`` (1,000,000) entries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from bridge.rpc.client import Client  # noqa: E402 - found by the line above
-from bridge.rpc.endpoint import Endpoint  # noqa: E402
 from tests.serving import MAIN, resident  # noqa: E402
 
 ROUNDS = int(os.environ.get("ROUNDS", "9"))
@@ -127,7 +126,7 @@ def round_trip(environment: Mapping[str, str]) -> None:
                 found = statistics.median(values)
                 ratios = [value / echo for value, echo in zip(values, figures["echo"], strict=True)]
                 print(
-                    f"{name:15} {key:14} {found:8.1f} µs a call  {found / bare:5.2f} ×  (median of ratios {statistics.median(ratios):.2f})"
+                    f"{name:15} {key:14} {found:8.1f} µs a call  {found / bare:5.2f} ×  (of ratios {statistics.median(ratios):.2f})"
                 )
     echo.terminate()
     echo.wait()
@@ -188,9 +187,8 @@ def start(environment: Mapping[str, str]) -> None:
         begun = time.perf_counter()
         with resident(environment):
             figures.append((time.perf_counter() - begun) * 1000)
-    print(
-        f"start to first answer   {statistics.median(figures):.0f} ms (python -c pass: {statistics.median(bare):.1f} ms)"
-    )
+    found, base = statistics.median(figures), statistics.median(bare)
+    print(f"start to first answer   {found:.0f} ms (python -c pass: {base:.1f} ms)")
 
 
 def memory(environment: Mapping[str, str]) -> None:
