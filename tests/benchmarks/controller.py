@@ -125,9 +125,8 @@ def round_trip(environment: Mapping[str, str]) -> None:
             for key, values in figures.items():
                 found = statistics.median(values)
                 ratios = [value / echo for value, echo in zip(values, figures["echo"], strict=True)]
-                print(
-                    f"{name:15} {key:14} {found:8.1f} µs a call  {found / bare:5.2f} ×  (of ratios {statistics.median(ratios):.2f})"
-                )
+                middle = statistics.median(ratios)
+                print(f"{name:15} {key:14} {found:8.1f} µs a call  {found / bare:5.2f} ×  (of ratios {middle:.2f})")
     echo.terminate()
     echo.wait()
 
