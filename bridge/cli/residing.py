@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ from bridge.cli.line import preload
 from bridge.cli.resident import ResidentCommands
 from bridge.control.controller import Controller
 from bridge.control.delegations.recovery import recover
+from bridge.control.resident import end_resident
 from bridge.control.watched import CachedObserver
 from bridge.foundation.config import CONFIG_FILE, Settings
 from bridge.foundation.errors import BridgeError
@@ -100,7 +102,13 @@ def reside(
         residency = Residency(controller, build=build, run_command=commands)
         listener = hold.listen(cli.environment)
         hold.announce({"build": build, "started_at": controller.now()})
-        server = Server(residency, hold, idle_seconds=idle_seconds, is_outdated=freshness.is_outdated)
+        server = Server(
+            residency,
+            hold,
+            idle_seconds=idle_seconds,
+            is_outdated=freshness.is_outdated,
+            end_work=partial(end_resident, controller),
+        )
         helper = ThreadPoolExecutor(1, thread_name_prefix="start")
 
         def begin() -> None:

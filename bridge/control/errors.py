@@ -185,11 +185,38 @@ class RunStopped(BridgeError):
     default_hint = "See what was done: bridge task list"
 
 
+class ControllerStopping(BridgeError):
+    """Raised when something is to be started in a process that is about to end."""
+
+    code = "controller_stopping"
+    exit_status = 208
+    summary = "The controller is about to end and starts nothing more; nothing was changed."
+    default_hint = "Ask again; another controller starts on demand."
+
+
+class EventCursorUnknown(BridgeError):
+    """Raised when events are wanted from a cursor on that the store does not have."""
+
+    code = "event_cursor_unknown"
+    exit_status = 209
+    summary = "The store has no event of that cursor: it is of another store, or the store was replaced."
+    default_hint = "Begin anew: take sessions/snapshot and subscribe with its cursor."
+
+
+class AgentNotFound(BridgeError):
+    """Raised when no agent has an id."""
+
+    code = "agent_not_found"
+    exit_status = 210
+    summary = "There is no agent of that id."
+    default_hint = "List them with the method agents/list."
+
+
 class ControllerRunning(BridgeError):
     """Raised when a controller is to be started where one runs already."""
 
     code = "controller_running"
-    exit_status = 208
+    exit_status = 214
     summary = "A controller runs already for this state directory and database; it was left alone."
     default_hint = "Use it, or replace it: bridge serve --replace"
 
@@ -198,6 +225,6 @@ class ControllerBusy(BridgeError):
     """Raised when a controller is to be replaced or stopped while it has workers; ``details["workers"]`` names them."""
 
     code = "controller_busy"
-    exit_status = 209
+    exit_status = 215
     summary = "The running controller has workers, which would be lost; it was left alone."
     default_hint = "Wait for them, or end them too: bridge serve --replace --cancel-workers"

@@ -142,7 +142,7 @@ class OwnCalls:
         if not isinstance(given, dict):
             raise InvalidParams("Params are given by name, as an object. Nothing was called.", details={"fields": []})
         # Without params there is nothing to check, and a ping is to cost next to nothing.
-        params = PingParams() if model is PingParams and not given else build(model, given)
+        params: Any = PingParams() if model is PingParams and not given else build(model, given)
         calls: dict[str, Callable[[], Awaitable[dict[str, Any]]]] = {
             PING: self._ping,
             STATUS: self._status,

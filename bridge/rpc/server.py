@@ -100,6 +100,8 @@ class Server:
         Who talks to clients of further roles, by role.
     is_outdated
         Tells whether the controller runs on settings that were changed; it then ends as soon as nothing is under way.
+    end_work
+        Ends what the controller runs beside its calls, before these are waited for: some may wait for just that.
     user_of
         Tells whose process is at the other end.
     """
@@ -113,6 +115,7 @@ class Server:
         limits: Limits | None = None,
         doors: Mapping[str, Door] | None = None,
         is_outdated: Callable[[], bool] = lambda: False,
+        end_work: Callable[[], Awaitable[None]] | None = None,
         user_of: Callable[[socket.socket], int | None] = peer_user,
     ) -> None:
         self.residency = residency
@@ -121,7 +124,9 @@ class Server:
         self._idle_seconds = idle_seconds
         self._doors = dict(doors or {})
         self._is_outdated = is_outdated
+        self._end_work = end_work
         self._user_of = user_of
+        self._connections: set[Connection] = set()
         self._started = self._last_use = time.monotonic()
         self._sessions: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Future[End] | None = None
@@ -224,6 +229,13 @@ class Server:
 
     async def _drain(self) -> None:
         await self._own.drain(self.limits.drain_seconds)
+        if self._end_work is not None:
+            await self._end_work()
+        drains = [asyncio.ensure_future(connection.drain()) for connection in self._connections]
+        if drains:
+            _, late = await asyncio.wait(drains, timeout=self.limits.drain_seconds)
+            for drain in late:
+                drain.cancel()
         for task in self._sessions:
             task.cancel()
         if self._sessions:
@@ -301,6 +313,7 @@ class Server:
 
     async def _exchange(self, wire: Wire, caller: Caller) -> None:
         connection = Connection(self.residency.controller, caller, wire.send)
+        self._connections.add(connection)
         try:
             while True:
                 try:
@@ -317,6 +330,7 @@ class Server:
                 if line.strip():
                     await connection.receive(line)
         finally:
+            self._connections.discard(connection)
             self._own.forget(wire)
             await connection.aclose()
 

@@ -63,7 +63,7 @@ def test_every_request_to_end_is_a_clean_one(environment, number):
 def test_there_is_one_controller(environment):
     with resident(environment) as controller:
         second = run(environment, "serve", "--json")
-        assert second.returncode == 208
+        assert second.returncode == 214
         error = json.loads(second.stderr)["error"]
         assert error["code"] == "controller_running"
         assert error["details"]["pid"] == controller.pid
@@ -191,7 +191,7 @@ def test_a_newer_one_is_not_replaced_unless_asked(environment, bridge_home, tmp_
         with pytest.raises(RemoteError) as refused:
             connect_or_start(Endpoint(str(bridge_home)), environment)
         assert refused.value.code == "other_build"
-        assert run(environment, "serve", "--detach").returncode == 208
+        assert run(environment, "serve", "--detach").returncode == 214
         replaced = run(environment, "serve", "--replace", "--detach", "--json")
         assert replaced.returncode == 0, replaced.stderr
         assert controller.wait()[0] == 0

@@ -270,7 +270,7 @@ def test_workers_keep_it(controller):
             with pytest.raises(RemoteError) as busy:
                 client.call("controller/stop")
             assert busy.value.code == "controller_busy"
-            assert busy.value.exit_status == 209
+            assert busy.value.exit_status == 215
             assert "tester" in busy.value.message
             assert busy.value.details["workers"][0]["id"] == "d1"
         time.sleep(0.4)

@@ -218,6 +218,13 @@ CREATE TABLE attempts (
     CONSTRAINT ck_attempts_number CHECK (number >= 1)
 )
 
+CREATE TABLE event_order (
+    position INTEGER NOT NULL,
+    chain_id VARCHAR NOT NULL,
+    ordinal BIGINT NOT NULL,
+    CONSTRAINT pk_event_order PRIMARY KEY (position)
+)
+
 CREATE VIRTUAL TABLE recall_index USING fts5(session, terms, content='', tokenize='ascii')
 
 CREATE TRIGGER repository_states_no_update BEFORE UPDATE ON repository_states BEGIN SELECT RAISE(ABORT, 'repository_states are immutable'); END
@@ -243,3 +250,5 @@ CREATE TRIGGER workspace_links_no_update BEFORE UPDATE ON workspace_links BEGIN 
 CREATE TRIGGER workspace_links_no_delete BEFORE DELETE ON workspace_links BEGIN SELECT RAISE(ABORT, 'workspace_links are immutable'); END
 
 CREATE TRIGGER workspace_links_no_overwrite BEFORE INSERT ON workspace_links WHEN EXISTS (SELECT 1 FROM workspace_links WHERE workspace_id = NEW.workspace_id AND number = NEW.number) BEGIN SELECT RAISE(ABORT, 'workspace_links are immutable: the key exists'); END
+
+CREATE INDEX ix_session_heads_updated_at ON session_heads (updated_at, session_id)
