@@ -51,6 +51,7 @@ RESIDENT = frozenset(
         "branches",
         "context",
         "diff",
+        "fork",
         "goto",
         "label",
         "log",

@@ -340,4 +340,5 @@ class Server:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(self.limits.drain_seconds):
+                await self._own.finish(wire)
                 await connection.drain()

@@ -116,6 +116,7 @@ READING = [
     ("append", "@", "--kind", "note"),
     ("append", "@", "--kind", "note", "--text", "x", "--expect-head", "1", "--json"),
     ("goto", "@", "99"),
+    ("fork", "99"),
     ("back", "999"),
     ("label", "77", "name"),
     ("root", "zzzz"),
@@ -140,6 +141,8 @@ CHANGING = [
     ("goto", "@", "start"),
     ("goto", "@", "2", "--json"),
     ("back",),
+    ("fork", "start"),
+    ("fork", "start", "--json"),
     ("root",),
 ]
 VARYING = re.compile(
