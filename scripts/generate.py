@@ -24,7 +24,7 @@ from typing import Any
 import bridge
 from bridge.cli.command import exit_statuses
 from bridge.cli.context import VARIABLES
-from bridge.cli.main import LazyCommand, load_function
+from bridge.cli.line import LazyCommand, load_function
 from bridge.cli.output import BROKEN_PIPE_STATUS
 from bridge.cli.registry import COMMANDS, CommandSpec, GroupSpec
 from bridge.foundation.errors import BridgeError, error_classes
@@ -162,7 +162,7 @@ def cli_markdown() -> str:
 
 
 def _command_section(path: tuple[str, ...], spec: CommandSpec) -> list[str]:
-    command = LazyCommand(spec).load()
+    command = LazyCommand(spec).command
     function = load_function(spec)
     annotations = {name: item.annotation for name, item in inspect.signature(function).parameters.items()}
     first, _, rest = (command.help or "").partition("\n")
