@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -31,6 +32,9 @@ from bridge.rpc.endpoint import Endpoint
 from bridge.rpc.holding import Hold
 from bridge.rpc.residency import Residency
 from bridge.rpc.server import End, Server
+from bridge.web.binding import Binding
+from bridge.web.serving import serve_http
+from bridge.web.using import Use
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _log = structlog.get_logger(__name__)
@@ -67,12 +71,20 @@ def _mark(path: Path) -> tuple[int, int, int] | None:
 
 
 def reside(
-    cli: Cli, hold: Hold, *, build: str, idle_seconds: float | None, ready: Callable[[], None]
+    cli: Cli,
+    hold: Hold,
+    *,
+    build: str,
+    idle_seconds: float | None,
+    http: tuple[Binding, socket.socket] | None = None,
+    ready: Callable[[], None],
 ) -> tuple[End, bool]:
     """Be the controller until told to end or idle for long enough.
 
     Parameters
     ----------
+    http
+        Where to answer over HTTP too, and the socket that listens there; None for nowhere.
     ready
         Called when clients are answered.
 
@@ -102,13 +114,16 @@ def reside(
         residency = Residency(controller, build=build, run_command=commands)
         listener = hold.listen(cli.environment)
         hold.announce({"build": build, "started_at": controller.now()})
+        use = Use()
         server = Server(
             residency,
             hold,
             idle_seconds=idle_seconds,
             is_outdated=freshness.is_outdated,
             end_work=partial(end_resident, controller),
+            is_used_elsewhere=lambda: use.is_lasting,
         )
+        use.touch = server.touch
         helper = ThreadPoolExecutor(1, thread_name_prefix="start")
 
         def begin() -> None:
@@ -119,7 +134,19 @@ def reside(
             loop = asyncio.get_running_loop()
             for number in _SIGNALS:
                 loop.add_signal_handler(number, server.end)
-            return await server.serve(listener, ready=begin)
+            if http is None:
+                return await server.serve(listener, ready=begin)
+            binding, door = http
+            answering = loop.create_task(serve_http(controller, binding, listener=door, use=use))
+            # A door that falls shut is no reason to go on as if it were open.
+            answering.add_done_callback(lambda _: server.end())
+            try:
+                return await server.serve(listener, ready=begin)
+            finally:
+                answering.cancel()
+                await asyncio.wait([answering])
+                if not answering.cancelled() and answering.exception() is not None:
+                    _log.error("the door over HTTP failed", action="http_failed", error=repr(answering.exception()))
 
         why = anyio.run(main)
         helper.shutdown(wait=True, cancel_futures=True)

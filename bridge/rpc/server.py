@@ -102,6 +102,8 @@ class Server:
         Tells whether the controller runs on settings that were changed; it then ends as soon as nothing is under way.
     end_work
         Ends what the controller runs beside its calls, before these are waited for: some may wait for just that.
+    is_used_elsewhere
+        Tells whether somebody is connected by another door.
     user_of
         Tells whose process is at the other end.
     """
@@ -116,6 +118,7 @@ class Server:
         doors: Mapping[str, Door] | None = None,
         is_outdated: Callable[[], bool] = lambda: False,
         end_work: Callable[[], Awaitable[None]] | None = None,
+        is_used_elsewhere: Callable[[], bool] = lambda: False,
         user_of: Callable[[socket.socket], int | None] = peer_user,
     ) -> None:
         self.residency = residency
@@ -125,6 +128,7 @@ class Server:
         self._doors = dict(doors or {})
         self._is_outdated = is_outdated
         self._end_work = end_work
+        self._is_used_elsewhere = is_used_elsewhere
         self._user_of = user_of
         self._connections: set[Connection] = set()
         self._started = self._last_use = time.monotonic()
@@ -137,7 +141,7 @@ class Server:
     @property
     def is_at_work(self) -> bool:
         """Whether calls or connections are left."""
-        return bool(self._sessions or self._own.running)
+        return bool(self._sessions or self._own.running or self._is_used_elsewhere())
 
     @property
     def connections(self) -> int:
