@@ -247,7 +247,9 @@ BRANCHES: Final = record(
     branches=listing(record("A branch.", leaf_entry_id=_TEXT, entries=_NUMBER, active=_FLAG, text=_TEXT)),
     hasMore=_FLAG,
 )
-EXPORTED: Final = record("A session as a portable file.", session_id=_TEXT, entries=_NUMBER, bytes=_NUMBER, text=_TEXT)
+EXPORTED: Final = record(
+    "A session as the text of a file.", session_id=_TEXT, entries=_NUMBER, bytes=_NUMBER, text=_TEXT
+)
 WAITED: Final = {
     **DELEGATION,
     "description": "The delegation, and whether it has ended.",
