@@ -159,7 +159,7 @@ class AppendParams:
 
 
 def sessions_append(call: Call, params: AppendParams) -> dict[str, Any]:
-    _exactly_one(params, "payload", "text")
+    exactly_one(params, "payload", "text")
     if params.parent is not None and params.cursor is not None:
         raise _excluding("parent", "cursor")
     request = AppendRequest(
@@ -386,7 +386,14 @@ def integrity_root(call: Call, params: OfSession) -> dict[str, Any]:
     return read_root(call.controller, call.standpoint, params.session).to_json()
 
 
-def _exactly_one(params: object, *names: str) -> None:
+def exactly_one(params: object, *names: str) -> None:
+    """Refuse params of which not exactly one of some is given.
+
+    Raises
+    ------
+    InvalidParams
+        If none or several are.
+    """
     if sum(getattr(params, name) is not None for name in names) != 1:
         fields = [{"path": f"/{name}", "message": f"give one of: {', '.join(names)}"} for name in names]
         raise InvalidParams(f"Give one of {' and '.join(names)}. Nothing was called.", details={"fields": fields})

@@ -250,6 +250,14 @@ BRANCHES: Final = record(
 EXPORTED: Final = record(
     "A session as the text of a file.", session_id=_TEXT, entries=_NUMBER, bytes=_NUMBER, text=_TEXT
 )
+IMPORTED: Final = record(
+    "What became of a file that was taken in.",
+    session_id=_TEXT,
+    digest=_TEXT,
+    dry_run=_FLAG,
+    added=_NUMBER,
+    sessions=listing(record("Of one session.", session_id=_TEXT, status=_TEXT, added=_NUMBER, entries=_NUMBER)),
+)
 WAITED: Final = {
     **DELEGATION,
     "description": "The delegation, and whether it has ended.",
