@@ -38,9 +38,9 @@ def test_what_only_looks_may_be_given_up_and_what_changes_something_may_not(name
     method = METHODS[name]
     if method.mode is Mode.READ:
         assert Role.OBSERVER in method.roles
-    if method.mode in (Mode.CHANGE, Mode.ACT):
+    if method.mode in (Mode.CHANGE, Mode.ACT, Mode.START):
         assert Role.OBSERVER not in method.roles
-    assert inspect.iscoroutinefunction(method.run) == (method.mode is Mode.WAIT)
+    assert inspect.iscoroutinefunction(method.run) == (method.mode in (Mode.START, Mode.WAIT))
 
 
 @pytest.mark.parametrize("name", EVERY)
