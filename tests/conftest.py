@@ -43,6 +43,8 @@ def hermetic_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyte
             monkeypatch.delenv(name)
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
+    # No test finds, or leaves behind, a resident controller that it did not start itself.
+    monkeypatch.setenv("BRIDGE_CONTROLLER", "off")
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     for name, value in GIT_ENVIRONMENT.items():

@@ -103,6 +103,7 @@ def run_checks(cli: Cli) -> list[Check]:
     with contextlib.suppress(InvalidConfiguration):
         checks.extend(check_state_directory(state_directory(cli.environment)))
         checks.extend(check_store(cli))
+        checks.append(check_controller(cli))
     return checks
 
 
@@ -256,6 +257,45 @@ def check_store(cli: Cli) -> list[Check]:
         hint = "All others stay usable. For newer entries upgrade Bridge; for damage see: bridge db check"
         checks.append(Check("unreadable_sessions", "warning", detail, hint, {"sessions": listed}))
     return checks
+
+
+def check_controller(cli: Cli) -> Check:
+    """Check the resident controller: does one run, is it of this build, and what is it at?"""
+    from bridge.cli.residing import endpoint_of
+    from bridge.rpc.builds import build_id
+    from bridge.rpc.client import Client
+    from bridge.rpc.errors import ControllerLost, ControllerUnavailable
+
+    mode = str(cli.settings.controller)
+    endpoint, own = endpoint_of(cli.settings), build_id()
+    facts: dict[str, Any] = {"mode": mode, "own_build": own, "running": False, "log": endpoint.log_path}
+    if endpoint.find_socket() is None:
+        return Check("controller", "ok", f"none runs; commands do without ({mode})", facts=facts)
+    try:
+        with Client.connect(endpoint, role="observer", timeout_seconds=STORE_TIMEOUT_SECONDS) as client:
+            found = client.call("controller/status", timeout_seconds=STORE_TIMEOUT_SECONDS)
+    except (BridgeError, TimeoutError) as error:
+        if (
+            isinstance(error, ControllerUnavailable)
+            and not isinstance(error, ControllerLost)
+            and not endpoint.is_held()
+        ):
+            return Check("controller", "ok", "none runs; the last one was killed", facts=facts)
+        detail = error.message if isinstance(error, BridgeError) else "It does not answer."
+        hint = f"See {endpoint.log_path}; end the process if it hangs."
+        return Check("controller", "warning", detail, hint, {**facts, "running": True})
+    facts |= {"running": True, **found}
+    detail = (
+        f"process {found['pid']}, up {found['uptime_seconds']:.0f} s, {found['connections'] - 1} other connections, "
+        f"{len(found['workers'])} workers"
+    )
+    failures = (found["watches"] or {}).get("failures") or {}
+    if found["build"] != own:
+        return Check("controller", "warning", f"{detail}; of another build", "Run: bridge serve --replace", facts)
+    if failures:
+        named = "; ".join(f"{place}: {why}" for place, why in list(failures.items())[:MAX_NAMED])
+        return Check("controller", "ok", f"{detail}; not watched: {named}", facts=facts)
+    return Check("controller", "ok", detail, facts=facts)
 
 
 def _unusable(home: Path, reason: str) -> Check:

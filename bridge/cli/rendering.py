@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import unicodedata
 from collections.abc import Sequence
 from typing import Final
@@ -32,7 +31,7 @@ PROBLEM_MARK: Final = "!"
 
 def line_width(output: Output) -> int:
     """Return how wide a line of the listings may be."""
-    return shutil.get_terminal_size().columns if output.stdout_is_terminal else PIPE_LINE_WIDTH
+    return output.columns if output.stdout_is_terminal else PIPE_LINE_WIDTH
 
 
 def local_time(timestamp: str) -> str:

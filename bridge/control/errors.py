@@ -228,3 +228,21 @@ class AgentNotFound(BridgeError):
     exit_status = 210
     summary = "There is no agent of that id."
     default_hint = "List them with the method agents/list."
+
+
+class ControllerRunning(BridgeError):
+    """Raised when a controller is to be started where one runs already."""
+
+    code = "controller_running"
+    exit_status = 214
+    summary = "A controller runs already for this state directory and database; it was left alone."
+    default_hint = "Use it, or replace it: bridge serve --replace"
+
+
+class ControllerBusy(BridgeError):
+    """Raised when a controller is to be replaced or stopped while it has workers; ``details["workers"]`` names them."""
+
+    code = "controller_busy"
+    exit_status = 215
+    summary = "The running controller has workers, which would be lost; it was left alone."
+    default_hint = "Wait for them, or end them too: bridge serve --replace --cancel-workers"

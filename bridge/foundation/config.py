@@ -16,10 +16,13 @@ from bridge.foundation.errors import InvalidConfiguration
 
 HOME_VARIABLE = "BRIDGE_HOME"
 DATABASE_VARIABLE = "BRIDGE_DATABASE_URL"
+CONTROLLER_VARIABLE = "BRIDGE_CONTROLLER"
 CONFIG_FILE = "config.toml"
 DATABASE_FILE = "bridge.db"
 #: Bytes of file contents that are kept for one stamp, unless ``snapshot_limit_bytes`` says otherwise (64 MiB).
 DEFAULT_SNAPSHOT_LIMIT_BYTES = 64 * 1024 * 1024
+#: After how long without use a resident controller ends, unless ``idle_timeout_seconds`` says otherwise.
+DEFAULT_IDLE_TIMEOUT_SECONDS = 15 * 60.0
 
 
 class SnapshotMode(StrEnum):
@@ -29,6 +32,19 @@ class SnapshotMode(StrEnum):
     OFF = "off"
     #: Those that differ from HEAD: modified, staged and untracked files.
     DIRTY = "dirty"
+
+
+class ControllerMode(StrEnum):
+    """What a command makes of a resident controller."""
+
+    #: Nothing: it runs in its own process, and no controller takes commands.
+    OFF = "off"
+    #: It uses one that runs, and starts none.
+    AUTO = "auto"
+    #: It uses one that runs; else it runs in its own process and then starts one for the next command.
+    START = "start"
+    #: It uses one, which is started if none runs; without one it fails.
+    REQUIRED = "required"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +66,10 @@ class Settings:
     auto_upgrade
         Whether a SQLite store of an older schema is brought up to date when it is opened, if its backup fits on the
         disk; else ``bridge db upgrade`` has to be run.
+    controller
+        What commands make of a resident controller.
+    idle_timeout_seconds
+        After how long without use a resident controller ends; 0 for never.
     """
 
     home: Path
@@ -58,6 +78,8 @@ class Settings:
     snapshots: SnapshotMode = SnapshotMode.OFF
     snapshot_limit_bytes: int = DEFAULT_SNAPSHOT_LIMIT_BYTES
     auto_upgrade: bool = True
+    controller: ControllerMode = ControllerMode.AUTO
+    idle_timeout_seconds: float = DEFAULT_IDLE_TIMEOUT_SECONDS
 
     @property
     def worktrees(self) -> Path:
@@ -108,6 +130,14 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
     home = state_directory(environment)
     options = _read_config(home / CONFIG_FILE)
     url = environment.get(DATABASE_VARIABLE) or _sqlite_url(home)
+    named = environment.get(CONTROLLER_VARIABLE)
+    if named:
+        try:
+            options["controller"] = _controller_mode(named)
+        except ValueError as error:
+            raise InvalidConfiguration(
+                f"{CONTROLLER_VARIABLE} must be {error}, not {named!r}.", hint="Mend it, or unset it."
+            ) from error
     return Settings(home=home, database_url=url, **options)
 
 
@@ -159,6 +189,16 @@ def _snapshot_mode(value: object) -> SnapshotMode:
     return SnapshotMode(value)
 
 
+def _controller_mode(value: object) -> ControllerMode:
+    if not isinstance(value, str) or value not in set(ControllerMode):
+        raise ValueError(", ".join(f'"{mode}"' for mode in ControllerMode))
+    return ControllerMode(value)
+
+
+def _seconds_or_zero(value: object) -> float:
+    return 0.0 if value == 0 and not isinstance(value, bool) else _seconds(value)
+
+
 def _bytes(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
         raise ValueError("a positive whole number of bytes")
@@ -168,7 +208,9 @@ def _bytes(value: object) -> int:
 #: The keys of ``config.toml``, each with what makes a value of it; it raises ValueError with what would be right.
 _CHECKS: dict[str, Callable[[object], Any]] = {
     "auto_upgrade": _switch,
+    "controller": _controller_mode,
     "git_timeout_seconds": _seconds,
+    "idle_timeout_seconds": _seconds_or_zero,
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,
 }

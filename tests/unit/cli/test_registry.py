@@ -8,7 +8,7 @@ import pkgutil
 import pytest
 
 import bridge.cli.commands
-from bridge.cli.main import LazyCommand, load_function
+from bridge.cli.line import LazyCommand, load_function
 from bridge.cli.registry import COMMANDS, GroupSpec
 
 
@@ -56,7 +56,7 @@ def test_the_line_is_the_docstrings_first(words, spec):
 
 @pytest.mark.parametrize(("words", "spec"), EVERY)
 def test_every_option_is_explained(words, spec):
-    command = LazyCommand(spec).load()
+    command = LazyCommand(spec).command
     for parameter in command.params:
         assert parameter.help, f"{' '.join(words)}: {parameter.name} has no help"
     options = {option for parameter in command.params for option in parameter.opts}
