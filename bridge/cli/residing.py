@@ -93,23 +93,10 @@ def reside(
     tuple
         Why it ended, and whether nothing was left running in this process.
     """
-    settings, clock = cli.settings, cli.clock
-    freshness = Freshness(settings, build)
+    freshness = Freshness(cli.settings, build)
     with ExitStack() as stack:
         stack.callback(hold.release)
-        observers: list[CachedObserver] = []
-
-        def observer(digests: DigestCache) -> CachedObserver:
-            made = CachedObserver(clock, settings.git_timeout_seconds, state_directory=settings.home, digests=digests)
-            observers.append(made)
-            return made
-
-        controller = Controller(
-            settings, clock=clock, environment=cli.environment, tell=tell_listener, observer=observer
-        )
-        for made in observers:
-            stack.callback(made.close)
-        stack.callback(controller.close)
+        controller = _controller(cli, stack)
         commands = ResidentCommands(controller, cli.environment, freshness.settings_changed)
         residency = Residency(controller, build=build, run_command=commands)
         listener = hold.listen(cli.environment)
@@ -131,9 +118,7 @@ def reside(
             helper.submit(_catch_up, controller)
 
         async def main() -> End:
-            loop = asyncio.get_running_loop()
-            for number in _SIGNALS:
-                loop.add_signal_handler(number, server.end)
+            _end_on_signals(server)
             async with _door(controller, http, use, server.end):
                 return await server.serve(listener, ready=begin)
 
@@ -143,6 +128,29 @@ def reside(
         is_clean = not server.is_at_work
     _log.info("the controller ended", action="controller_ended", why=str(why), pid=os.getpid())
     return why, is_clean
+
+
+def _controller(cli: Cli, stack: ExitStack) -> Controller:
+    """Return a controller whose observer watches; the stack closes both."""
+    settings, clock = cli.settings, cli.clock
+    observers: list[CachedObserver] = []
+
+    def observer(digests: DigestCache) -> CachedObserver:
+        made = CachedObserver(clock, settings.git_timeout_seconds, state_directory=settings.home, digests=digests)
+        observers.append(made)
+        return made
+
+    controller = Controller(settings, clock=clock, environment=cli.environment, tell=tell_listener, observer=observer)
+    for made in observers:
+        stack.callback(made.close)
+    stack.callback(controller.close)
+    return controller
+
+
+def _end_on_signals(server: Server) -> None:
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, server.end)
 
 
 @asynccontextmanager
