@@ -6,9 +6,9 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -93,23 +93,10 @@ def reside(
     tuple
         Why it ended, and whether nothing was left running in this process.
     """
-    settings, clock = cli.settings, cli.clock
-    freshness = Freshness(settings, build)
+    freshness = Freshness(cli.settings, build)
     with ExitStack() as stack:
         stack.callback(hold.release)
-        observers: list[CachedObserver] = []
-
-        def observer(digests: DigestCache) -> CachedObserver:
-            made = CachedObserver(clock, settings.git_timeout_seconds, state_directory=settings.home, digests=digests)
-            observers.append(made)
-            return made
-
-        controller = Controller(
-            settings, clock=clock, environment=cli.environment, tell=tell_listener, observer=observer
-        )
-        for made in observers:
-            stack.callback(made.close)
-        stack.callback(controller.close)
+        controller = _controller(cli, stack)
         commands = ResidentCommands(controller, cli.environment, freshness.settings_changed)
         residency = Residency(controller, build=build, run_command=commands)
         listener = hold.listen(cli.environment)
@@ -131,22 +118,9 @@ def reside(
             helper.submit(_catch_up, controller)
 
         async def main() -> End:
-            loop = asyncio.get_running_loop()
-            for number in _SIGNALS:
-                loop.add_signal_handler(number, server.end)
-            if http is None:
+            _end_on_signals(server)
+            async with _door(controller, http, use, server.end):
                 return await server.serve(listener, ready=begin)
-            binding, door = http
-            answering = loop.create_task(serve_http(controller, binding, listener=door, use=use))
-            # A door that falls shut is no reason to go on as if it were open.
-            answering.add_done_callback(lambda _: server.end())
-            try:
-                return await server.serve(listener, ready=begin)
-            finally:
-                answering.cancel()
-                await asyncio.wait([answering])
-                if not answering.cancelled() and answering.exception() is not None:
-                    _log.error("the door over HTTP failed", action="http_failed", error=repr(answering.exception()))
 
         why = anyio.run(main)
         helper.shutdown(wait=True, cancel_futures=True)
@@ -154,6 +128,50 @@ def reside(
         is_clean = not server.is_at_work
     _log.info("the controller ended", action="controller_ended", why=str(why), pid=os.getpid())
     return why, is_clean
+
+
+def _controller(cli: Cli, stack: ExitStack) -> Controller:
+    """Return a controller whose observer watches; the stack closes both."""
+    settings, clock = cli.settings, cli.clock
+    observers: list[CachedObserver] = []
+
+    def observer(digests: DigestCache) -> CachedObserver:
+        made = CachedObserver(clock, settings.git_timeout_seconds, state_directory=settings.home, digests=digests)
+        observers.append(made)
+        return made
+
+    controller = Controller(settings, clock=clock, environment=cli.environment, tell=tell_listener, observer=observer)
+    for made in observers:
+        stack.callback(made.close)
+    stack.callback(controller.close)
+    return controller
+
+
+def _end_on_signals(server: Server) -> None:
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, server.end)
+
+
+@asynccontextmanager
+async def _door(
+    controller: Controller, http: tuple[Binding, socket.socket] | None, use: Use, end: Callable[[], None]
+) -> AsyncIterator[None]:
+    """Answer over HTTP meanwhile, where that was asked for."""
+    if http is None:
+        yield
+        return
+    binding, listener = http
+    answering = asyncio.get_running_loop().create_task(serve_http(controller, binding, listener=listener, use=use))
+    # A door that falls shut is no reason to go on as if it were open.
+    answering.add_done_callback(lambda _: end())
+    try:
+        yield
+    finally:
+        answering.cancel()
+        await asyncio.wait([answering])
+        if not answering.cancelled() and answering.exception() is not None:
+            _log.error("the door over HTTP failed", action="http_failed", error=repr(answering.exception()))
 
 
 def _catch_up(controller: Controller) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from bridge.control.controller import Controller
@@ -10,9 +12,8 @@ from bridge.control.feed import event_cursor
 from bridge.control.standpoint import Standpoint, find_session
 from bridge.control.views import entry_view, session_view
 from bridge.conversations.forest import require_session
-from bridge.conversations.listing.store import entries_by_id, newest_entries, oldest_nodes
 from bridge.conversations.models import Cursor, Label, ListedEntry, Session
-from bridge.conversations.store import list_cursors, list_labels
+from bridge.conversations.store import iterate_listed, list_cursors, list_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +72,14 @@ def session_snapshot(
     with controller.store.read() as connection:
         found = require_session(connection, find_session(connection, standpoint, session))
         # The synthetic root, of sequence 0, is collapsed here as everywhere.
-        nodes = []
-        if after is None:
-            page = newest_entries(connection, found.id, before_sequence=None, after_sequence=0, limit=limit)[::-1]
-        else:
-            nodes = oldest_nodes(connection, found.id, after_sequence=after, limit=limit + 1)
-            known = entries_by_id(connection, found.id, [node.id for node in nodes[:limit]])
-            page = [known[node.id] for node in nodes[:limit]]
+        start = max(0, found.next_sequence - 1 - limit if after is None else after)
+        with closing(iterate_listed(connection, found.id, after_sequence=start)) as rows:
+            page = list(islice(rows, limit + 1))
         return Snapshot(
             session=found,
-            entries=tuple(page),
+            entries=tuple(page[:limit]),
             labels=tuple(list_labels(connection, found.id)),
             cursors=tuple(list_cursors(connection, found.id)),
-            has_more=len(nodes) > limit,
+            has_more=len(page) > limit,
             event_cursor=event_cursor(connection),
         )

@@ -55,7 +55,7 @@ def test_calls_over_http_and_the_end_of_the_door(bridge_cli, bridge_home):
 
 
 def test_it_does_not_end_while_a_page_is_connected(bridge_cli, bridge_home):
-    with serving(bridge_cli, "--http", "127.0.0.1:0", "--idle-timeout", "1") as (process, facts):
+    with serving(bridge_cli, "--http", "127.0.0.1:0", "--idle-timeout", "6") as (process, facts):
         door = door_of(facts, bridge_home)
         headers = {"Authorization": f"Bearer {door['observer']}"}
         with (
@@ -64,7 +64,7 @@ def test_it_does_not_end_while_a_page_is_connected(bridge_cli, bridge_home):
         ):
             lines = stream.iter_lines()
             next(lines)
-            time.sleep(3)
+            time.sleep(9)
             assert process.poll() is None
         assert process.wait(timeout=60) == 0
 
