@@ -11,7 +11,7 @@ from bridge.control.paging import Annotated, Selection, newest, oldest, path_row
 from bridge.control.standpoint import Standpoint, find_entry, find_session, places_at
 from bridge.control.views import entry_view, session_view, stamp_view
 from bridge.conversations.errors import EntryNotFound, PathBroken, SessionQuarantined
-from bridge.conversations.facets import Facet
+from bridge.conversations.facets import Annotation, Facet, facet_of, problem_of
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import Cursor, Entry, Label, Session
 from bridge.conversations.paths import (
@@ -95,10 +95,12 @@ class EntryDetails:
     labels: tuple[str, ...]
     children: tuple[str, ...]
     is_active: bool
+    annotation: Annotation
 
     def to_json(self) -> dict[str, Any]:
         return {
             **entry_view(self.entry, labels=self.labels),
+            **self.annotation.to_json(),
             "payload_text": self.entry.payload_text,
             "stamp": stamp_view(self.entry, self.state),
             "children": list(self.children),
@@ -287,6 +289,7 @@ def entry_details(connection: Connection, entry_id: str) -> EntryDetails:
         labels=tuple(labels_of(connection, [entry.session_id]).get(entry.id, ())),
         children=tuple(node.id for node in list_children(connection, entry.session_id, entry.id)),
         is_active=_is_active(connection, entry),
+        annotation=Annotation(_turn_of(connection, entry), facet_of(entry.kind), problem_of(entry)),
     )
 
 
@@ -296,6 +299,13 @@ def _is_active(connection: Connection, entry: Entry) -> bool:
     except (SessionQuarantined, PathBroken):
         # A single entry of a damaged session can be looked at all the same.
         return False
+
+
+def _turn_of(connection: Connection, entry: Entry) -> str | None:
+    try:
+        return turn_of(connection, entry.id)
+    except (SessionQuarantined, PathBroken, EntryNotFound):
+        return None
 
 
 def read_context(controller: Controller, standpoint: Standpoint, session: str | None) -> RestoredContext:

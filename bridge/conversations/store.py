@@ -291,8 +291,8 @@ def find_external(connection: Connection, session_id: str, source: str, external
 def iterate_entries(connection: Connection, session_id: str, *, after_sequence: int = -1) -> Iterator[Entry]:
     """Yield a session's entries in the order of their sequence, over all branches, without loading them at once."""
     query = select(*_COLUMNS).where(_E.session_id == session_id, _E.sequence > after_sequence).order_by(_E.sequence)
-    for row in connection.execute(query, execution_options={"yield_per": _PAGE}):
-        yield Entry.from_row(row)
+    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:  # a server's cursor ends with us
+        yield from map(Entry.from_row, rows)
 
 
 def list_nodes(connection: Connection, session_id: str) -> list[Node]:

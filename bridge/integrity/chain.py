@@ -27,6 +27,8 @@ MAX_FINDINGS: Final = 100
 #: Event types of a session's chain that record a new entry, and keep its hash.
 ENTRY_APPENDED: Final = "entry.appended"
 SESSION_CREATED: Final = "session.created"
+#: Event type that records a session taken in from elsewhere: all of its entries through a sequence, by their root.
+SESSION_IMPORTED: Final = "session.imported"
 #: Event types that move a head without a new entry.
 HEAD_MOVED: Final = "head.moved"
 
@@ -107,14 +109,20 @@ def verify_chain(connection: Connection, chain_id: str) -> Report:
     return report
 
 
-def verify_entries(connection: Connection, session_id: str) -> Report:
-    """Recompute payload hash, entry hash, parents and sequence of all entries of a session."""
+def verify_entries(connection: Connection, session_id: str, *, gaps_through: int = -1) -> Report:
+    """Recompute payload hash, entry hash, parents and sequence of all entries of a session.
+
+    Parameters
+    ----------
+    gaps_through
+        Sequences up to this one may be missing: only a part of the session was taken in.
+    """
     report = Report()
     hashes: dict[str, str] = {}
     expected = 0
     for entry in store.iterate_entries(connection, session_id):
         report.checked += 1
-        if entry.sequence != expected:
+        if entry.sequence != expected and entry.sequence > gaps_through:
             report.add("entry_missing", entry.id, f"Sequence {expected} is not there.")
         _verify_entry(report, entry, hashes)
         hashes[entry.id] = entry.entry_hash
@@ -125,20 +133,28 @@ def verify_entries(connection: Connection, session_id: str) -> Report:
 def verify_session(connection: Connection, session_id: str) -> Report:
     """Verify a session's entries and its chain, and that the two and the head agree.
 
-    Each entry must have been recorded by an event under its hash, and the last event that moved the head must
-    name the active entry: so a chain that was cut at its end, or emptied, does not pass.
+    Each entry must have been recorded by an event under its hash, or lie within what was taken in from elsewhere,
+    which is pinned by its root; and the last event that moved the head must name the active entry: so a chain that was
+    cut at its end, or emptied, does not pass.
     """
-    report = verify_entries(connection, session_id)
+    imported = last_import(connection, session_id)
+    through = -1 if imported is None else imported.sequence
+    # Of a session that is here in part, what others hold of it keeps its numbers.
+    is_partial = imported is not None and (imported.has_gaps or imported.next_sequence > imported.sequence + 1)
+    gaps_through = imported.next_sequence - 1 if imported is not None and is_partial else -1
+    report = verify_entries(connection, session_id, gaps_through=gaps_through)
     report.include(verify_chain(connection, session_id))
     recorded: dict[str, str] = {}
     head: str | None = None
     for event in store.iterate_events(connection, session_id):
-        body = _body(event)
+        body = body_of(event.body)
         if event.event_type in (ENTRY_APPENDED, SESSION_CREATED):
             recorded[str(body.get("entry_id"))] = str(body.get("entry_hash"))
         head = str(body["head"]) if "head" in body else head
     for entry in store.iterate_entries(connection, session_id):
         known = recorded.pop(entry.id, None)
+        if known is None and entry.sequence <= through:
+            continue
         if known is None:
             report.add("event_missing", entry.id, "No audit event records this entry.")
         elif known != entry.entry_hash:
@@ -149,6 +165,31 @@ def verify_session(connection: Connection, session_id: str) -> Report:
     if stored is not None and stored[0] != head:
         report.add("head_altered", session_id, f"The head is {stored[0]}; the last recorded one is {head}.")
     return report
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """What a session's last import recorded: the root of its entries through a sequence.
+
+    ``has_gaps`` says that some are missing before; ``next_sequence`` is the next one that was free then.
+    """
+
+    session_root: str
+    sequence: int
+    next_sequence: int
+    has_gaps: bool
+
+
+def last_import(connection: Connection, session_id: str) -> Import | None:
+    """Return what the last import into a session recorded, None if it was never imported."""
+    text = store.last_event_of_type(connection, session_id, SESSION_IMPORTED)
+    if text is None:
+        return None
+    body = body_of(text)
+    sequence, following = body.get("sequence"), body.get("next_sequence")
+    if not isinstance(sequence, int) or not isinstance(following, int):
+        return None  # an altered event, which the chain reports; nothing is covered by it
+    return Import(str(body.get("session_root")), sequence, following, body.get("has_gaps") is True)
 
 
 def _verify_event(report: Report, event: StoredEvent, previous: bytes, expected: int) -> None:
@@ -195,9 +236,10 @@ def _verify_entry(report: Report, entry: StoredEntry, hashes: dict[str, str]) ->
         report.add("entry_altered", entry.id, "The entry's hash does not follow from its fields and its parent.")
 
 
-def _body(event: StoredEvent) -> dict[str, Any]:
+def body_of(text: str) -> dict[str, Any]:
+    """Return the facts in an event's text; none if it is damaged."""
     try:
-        body = orjson.loads(event.body)["body"]
+        body = orjson.loads(text)["body"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return {}
     return body if isinstance(body, dict) else {}

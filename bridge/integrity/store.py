@@ -230,6 +230,13 @@ def first_event_type(connection: Connection, chain_id: str) -> str | None:
     return found
 
 
+def last_event_type(connection: Connection, chain_id: str, *, beside: str) -> str | None:
+    """Return the type of a chain's last event of any type but one; None if there is none."""
+    query = select(_A.event_type).where(_A.chain_id == chain_id, _A.event_type != beside)
+    found: str | None = connection.execute(query.order_by(_A.ordinal.desc()).limit(1)).scalar()
+    return found
+
+
 def last_event_of_type(connection: Connection, chain_id: str, event_type: str) -> str | None:
     """Return the text of a chain's last event of a type; None if it has none."""
     query = select(_A.body).where(_A.chain_id == chain_id, _A.event_type == event_type)

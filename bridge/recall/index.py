@@ -112,6 +112,12 @@ def drop(tx: Transaction) -> None:
     store.clear(tx)
 
 
+def forget_gaps(tx: Transaction, session_id: str) -> None:
+    """Throw away what was indexed if it includes a session into which entries came below its mark."""
+    if tx.connection.dialect.name == "sqlite" and store.mark_of(tx.connection, session_id) is not None:
+        store.clear(tx)
+
+
 def is_sound(tx: Transaction) -> bool:
     """Return whether the index holds as many entries as have a place in it, after its own check of its structure.
 

@@ -231,7 +231,9 @@ BRANCHES: Final = record(
     session_id=_TEXT,
     branches=listing(record("A branch.", leaf_entry_id=_TEXT, entries=_NUMBER, active=_FLAG, text=_TEXT)),
 )
-EXPORTED: Final = record("A session as a portable file.", session_id=_TEXT, entries=_NUMBER, bytes=_NUMBER, text=_TEXT)
+EXPORTED: Final = record(
+    "A session as the text of a file.", session_id=_TEXT, entries=_NUMBER, bytes=_NUMBER, text=_TEXT
+)
 WAITED: Final = {
     **DELEGATION,
     "description": "The delegation, and whether it has ended.",

@@ -49,6 +49,8 @@ def _as_text(details: EntryDetails) -> str:
             ("labels", ", ".join(details.labels) or None),
             ("recorded", local_time(entry.created_at)),
             ("on active path", "yes" if details.is_active else "no"),
+            ("turn", None if details.annotation.turn is None else short_entry(details.annotation.turn)),
+            ("problem", details.annotation.problem),
             ("visibility", entry.context_visibility),
             ("stamp", stamp_words(entry, details.state)),
             ("external id", None if external is None else one_line(external)),
