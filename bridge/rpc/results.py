@@ -54,7 +54,8 @@ SESSION: Final = record(
 SESSIONS: Final = record("A page of sessions.", sessions=listing(SESSION), hasMore=_FLAG)
 STAMP: Final = record("A repository state, or why it is unknown.", observed_at=_OPTIONAL_TEXT)
 ENTRY: Final = record(
-    "An entry; one that this Bridge cannot read has readable false and no payload.",
+    "An entry; one that this Bridge cannot read has readable false and no payload. In a list a long payload is null, "
+    "and payload_bytes says how long it is.",
     id=_TEXT,
     session_id=_TEXT,
     parent_entry_id=_OPTIONAL_TEXT,
