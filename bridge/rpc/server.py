@@ -183,6 +183,8 @@ class Server:
         self._ending = loop.create_future()
         listener.settimeout(0)
         helpers = [loop.create_task(self._accept(listener)), loop.create_task(self._watch_idleness())]
+        for helper in helpers:
+            helper.add_done_callback(self._end_with)
         try:
             ready()
             why = await self._ending
@@ -194,6 +196,12 @@ class Server:
             listener.close()
             await self._drain()
         return why
+
+    def _end_with(self, helper: asyncio.Task[None]) -> None:
+        """End rather than go on without a part: clients then do without a controller, or start another."""
+        if not helper.cancelled() and helper.exception() is not None:
+            _log.error("the door failed", action="door_failed", exc_info=helper.exception())
+            self.end()
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()

@@ -234,6 +234,7 @@ def test_ctrl_c_ends_a_command_in_the_controller_too(place, form):
         # It waits for its standard input: in this process, or in a thread of the controller.
         until(lambda process=process: waits(process.pid))
         process.send_signal(signal.SIGINT)
+        process.wait(100)  # with its standard input still open: its end would be an answer, too
         out, err = process.communicate(timeout=100)
         told.append((process.returncode, out, err))
     assert told[0] == told[1]
