@@ -33,6 +33,7 @@ from bridge.conversations.grouping import TOOL_KINDS, Group, Grouping
 from bridge.conversations.models import Entry
 from bridge.conversations.pathsource import EntriesInMemory, Mark, PathSource
 from bridge.conversations.tokens import BYTES_PER_TOKEN, estimate_tokens
+from bridge.foundation.garbage import uncollected
 from bridge.semantics.interpretation import meaning_of, require_readable
 from bridge.semantics.results import ResultStatus
 
@@ -177,7 +178,8 @@ def project_source(
         decisions=united_decisions(source),
     )
     if budget_tokens is None:
-        return _whole(source, boundary, preface)
+        with uncollected():
+            return _whole(source, boundary, preface)
     return _within(source, boundary, preface, budget_tokens)
 
 
@@ -218,22 +220,23 @@ def _whole(source: PathSource, boundary: _Boundary | None, preface: Preface) -> 
     newest_first: list[ContextMessage] = []
     append = newest_first.append
     grouping = Grouping()
+    is_between = False
     for entry_id, place, row in source.upwards():
-        if place < start and not grouping.is_between:
+        if place < start and not is_between:
             break
-        payload = row[4]
+        payload = row[3]
         # A version that nobody reads is refused by its mark; hidden entries are not told.
-        if payload is None:
-            continue
-        message = message_of(entry_id, row[1], row[2], payload)
+        message = None if payload is None else message_of(entry_id, row[1], row[2], payload)
         if message is None:
             continue
-        if message.kind not in TOOL_KINDS and not grouping.is_between:
+        if not is_between and row[2] not in TOOL_KINDS:
+            # Most of a conversation, so that nothing is made for it but the message itself.
             append(message)
             continue
         for group in grouping.add(message, place):
             if group.newest_position >= start:
                 newest_first.extend(reversed(group.messages))
+        is_between = grouping.is_between
     for group in grouping.finish():
         if group.newest_position >= start:
             newest_first.extend(reversed(group.messages))
@@ -322,7 +325,7 @@ def _groups(source: PathSource, start: int) -> Iterator[Group]:
     for entry_id, place, row in source.upwards():
         if place < start and not grouping.is_between:
             break
-        message = None if row[4] is None else message_of(entry_id, row[1], row[2], row[4])
+        message = None if row[3] is None else message_of(entry_id, row[1], row[2], row[3])
         if message is not None:
             yield from (group for group in grouping.add(message, place) if group.newest_position >= start)
     yield from (group for group in grouping.finish() if group.newest_position >= start)

@@ -24,9 +24,9 @@ class Waymark(NamedTuple):
     context_visibility: str
 
 
-#: Sequence, semantic schema version, kind, visibility, payload. The payload is None where it is not to be told: hidden
-#: entries. A plain tuple, as the driver gives it: a path has ten thousands of them.
-Row: TypeAlias = tuple[int, int, str, str, str | None]
+#: Sequence, semantic schema version, kind, payload. The payload is None where it is not to be told: hidden entries. A
+#: plain tuple, as the driver gives it: a path has ten thousands of them.
+Row: TypeAlias = tuple[int, int, str, str | None]
 
 
 _WAYMARKS = Prepared(
@@ -56,7 +56,7 @@ _COUNT = Prepared(
 #: A hidden entry's payload stays where it is: it may be long, and nobody is told it.
 _TOLD = case((_E.context_visibility == literal(ELIGIBLE), _E.payload), else_=None).label("payload")
 _RUN = Prepared(
-    select(_E.sequence, _E.semantic_schema_version, _E.kind, _E.context_visibility, _TOLD)
+    select(_E.sequence, _E.semantic_schema_version, _E.kind, _TOLD)
     .where(
         _E.session_id == bindparam("session"),
         _E.sequence >= bindparam("first", type_=BigInteger),
