@@ -192,12 +192,22 @@ def find_boundary(source: PathSource, *, cold_start: bool = False) -> _Boundary 
         place = source.position(mark.entry_id)
         if payload is None or place is None or not payload["summary"].strip():
             continue
-        # A checkpoint keeps nothing of what lies before; a summary written for another branch does not speak of this.
-        start = place if mark.kind == CHECKPOINT else source.position(payload["first_retained_entry_id"])
+        # A summary written for another branch does not speak of this one.
+        start = _after_checkpoint(source, payload, place) if mark.kind == CHECKPOINT else _retained(source, payload)
         if start is not None and start <= place:
             payload.pop("provider_meta", None)
             return _Boundary(ContextMessage(mark.entry_id, mark.kind, payload), start)
     return None
+
+
+def _retained(source: PathSource, compaction: dict[str, Any]) -> int | None:
+    return source.position(compaction["first_retained_entry_id"])
+
+
+def _after_checkpoint(source: PathSource, checkpoint: dict[str, Any], place: int) -> int:
+    """Return where what a checkpoint does not speak of begins: it may have been written while more was said."""
+    through = source.position(checkpoint.get("through_entry_id", ""))
+    return place if through is None or through >= place else through + 1
 
 
 def united_decisions(source: PathSource) -> tuple[str, ...]:
