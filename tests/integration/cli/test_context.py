@@ -62,3 +62,14 @@ def test_a_checkpoint_stands_for_what_lies_before_unless_all_is_asked_for(here, 
     assert cold["decisions"] == ["d"]
     whole = here.json("context", session, "--whole")
     assert [message["payload"]["text"] for message in whole["messages"]] == ["one", "two"]
+
+
+def test_a_compaction_that_retains_nothing_of_its_branch_is_refused(here, session):
+    first = append(here, session, "user.message", text="one")
+    payload = {"summary": "s", "first_retained_entry_id": f"{session}-000099", "tokens_before": 1, "reason": "manual"}
+    words = ("append", session, "--kind", "compaction", "--payload", "-", "--json")
+    refused = here(*words, stdin=json.dumps(payload).encode())
+    assert refused.error()["code"] == "invalid_boundary"
+    assert [entry["id"] for entry in here.json("log", session)] == [first]
+    taken = here(*words, stdin=json.dumps({**payload, "first_retained_entry_id": first}).encode()).ok().json()
+    assert here.json("context", session)["boundary_entry_id"] == taken["id"]

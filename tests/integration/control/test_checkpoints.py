@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from bridge.control import checkpointevidence
 from bridge.control.checkpoints import (
     MAX_KEPT_CHARACTERS,
     Checkpoint,
@@ -263,3 +264,14 @@ def test_a_secret_in_an_answer_is_masked_before_it_is_recorded(world: Any) -> No
     secret = "ghp_" + "a1B2" * 9
     payload = ask(world, session_id, Agent({**ANSWER, "summary": f"The token is {secret}."})).entry.payload
     assert secret not in payload["summary"]
+
+
+def test_evidence_is_bounded_to_the_newest(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpointevidence, "MAX_ADDED_DECISIONS", 2)
+    monkeypatch.setattr(checkpointevidence, "MAX_ADDED_FILES", 2)
+    session_id = world.session("u1")
+    result(world, session_id, decisions=["d1", "d2"], files_changed=["f1", "f2"])
+    assert list(evidence_at(world.controller, session_id).decisions) == ["d1", "d2"]
+    result(world, session_id, decisions=["d3"], files_changed=["f3"])
+    evidence = evidence_at(world.controller, session_id)
+    assert (list(evidence.decisions), list(evidence.files)) == (["d2", "d3"], ["f2", "f3"])

@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from bridge.control import nativesessions
 from bridge.control.contextmatch import Relation, context_matches
 from bridge.control.restoration import Facts, Mode, Reason, gather_facts, restore
 from bridge.conversations.models import EntryDraft, NewSession
@@ -224,3 +225,29 @@ def test_nothing_is_recorded_as_restored_that_was_not(world: Any) -> None:
     with pytest.raises(ResumeRefused):
         anyio.run(main)
     assert world.kinds(session_id) == ["user.message"]
+
+
+@pytest.mark.parametrize(("limit", "is_found"), [(4, True), (3, False)])
+def test_a_native_session_is_looked_for_in_so_many_entries(
+    world: Any, monkeypatch: pytest.MonkeyPatch, limit: int, is_found: bool
+) -> None:
+    session_id = world.session()
+    go(world, session_id, can_resume=True)
+    for number in range(3):
+        append(world, session_id, "usage.updated", tokens={"total": number})
+    monkeypatch.setattr(nativesessions, "MAX_LOOKED_AT", limit)
+    facts = gather_facts(world.controller, session_id, harness=HARNESS, can_resume=True)
+    assert (facts.native_session_id == "n-new") is is_found
+
+
+def test_too_much_recorded_since_counts_as_elsewhere(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    session_id = world.session()
+    go(world, session_id, can_resume=True)
+    restored = world.head(session_id)
+    for number in range(3):
+        append(world, session_id, "usage.updated", tokens={"total": number})
+    world.controller.recorder.move_head(session_id, restored)
+    for limit, ends_here in ((3, True), (2, False)):
+        monkeypatch.setattr(nativesessions, "MAX_LOOKED_AT", limit)
+        facts = gather_facts(world.controller, session_id, harness=HARNESS, can_resume=True)
+        assert (facts.native_session_id, facts.native_session_ends_here) == ("n-new", ends_here)
