@@ -231,15 +231,20 @@ def go_to(
 
 
 def go_back(
-    controller: Controller, standpoint: Standpoint, session: str | None, *, expected_head: str | None = None
+    controller: Controller,
+    standpoint: Standpoint,
+    session: str | None,
+    *,
+    steps: int = 1,
+    expected_head: str | None = None,
 ) -> HeadMove:
-    """Move a session's head to its parent. Raises as ``forest.back``."""
+    """Move a session's head up by so many entries. Raises as ``forest.back``."""
     with controller.store.read() as connection:
         session_id = find_session(connection, standpoint, session)
         expected = (
             None if expected_head is None else find_entry(connection, standpoint, expected_head, session_id=session_id)
         )
-    return controller.recorder.back(session_id, expected_head=expected)
+    return controller.recorder.back(session_id, steps=steps, expected_head=expected)
 
 
 @dataclass(frozen=True, slots=True)

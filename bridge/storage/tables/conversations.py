@@ -115,7 +115,7 @@ session_heads = Table(
     key("session_id"),
     required("active_entry_id"),
     required("next_sequence", BigInteger),
-    # Last append to the session or move of its head.
+    # Last append to the session, move of its head, or change of its row: what lists are ordered by.
     required("updated_at"),
     ForeignKeyConstraint(["session_id"], ["sessions.id"], name="fk_session_heads_session_id"),
     ForeignKeyConstraint(
@@ -124,6 +124,7 @@ session_heads = Table(
         name="fk_session_heads_active_entry",
     ),
     CheckConstraint("next_sequence >= 1", name="next_sequence"),
+    Index("ix_session_heads_updated_at", "updated_at", "session_id"),
 )
 
 #: A writer's place in a session: a running turn, an open delegation, a captured host session.

@@ -220,6 +220,13 @@ CREATE TABLE attempts (
 
 CREATE INDEX ix_session_entries_waymarks ON session_entries (session_id, sequence) WHERE parent_entry_id <> session_id || '-' || CASE WHEN sequence <= 1000000 THEN substr(CAST(999999 + sequence AS TEXT), 2) ELSE CAST(sequence - 1 AS TEXT) END OR kind = 'model.changed' OR kind = 'effort.changed' OR kind = 'checkpoint' OR kind = 'compaction' OR kind = 'worker.result' OR (semantic_schema_version <> 1 AND semantic_schema_version <> 2)
 
+CREATE TABLE event_order (
+    position INTEGER NOT NULL,
+    chain_id VARCHAR NOT NULL,
+    ordinal BIGINT NOT NULL,
+    CONSTRAINT pk_event_order PRIMARY KEY (position)
+)
+
 CREATE VIRTUAL TABLE recall_index USING fts5(session, terms, content='', tokenize='ascii')
 
 CREATE TRIGGER repository_states_no_update BEFORE UPDATE ON repository_states BEGIN SELECT RAISE(ABORT, 'repository_states are immutable'); END
@@ -245,3 +252,5 @@ CREATE TRIGGER workspace_links_no_update BEFORE UPDATE ON workspace_links BEGIN 
 CREATE TRIGGER workspace_links_no_delete BEFORE DELETE ON workspace_links BEGIN SELECT RAISE(ABORT, 'workspace_links are immutable'); END
 
 CREATE TRIGGER workspace_links_no_overwrite BEFORE INSERT ON workspace_links WHEN EXISTS (SELECT 1 FROM workspace_links WHERE workspace_id = NEW.workspace_id AND number = NEW.number) BEGIN SELECT RAISE(ABORT, 'workspace_links are immutable: the key exists'); END
+
+CREATE INDEX ix_session_heads_updated_at ON session_heads (updated_at, session_id)
