@@ -1,6 +1,6 @@
 """How many tokens a text takes, estimated: a rule simple enough to be the same everywhere and for ever.
 
-Measured with the vocabularies of two vendors (docs/performance.md), a token stood for 2.9 to 4.6 bytes of prose, code,
+Measured with the vocabularies of two vendors (docs/performance.md), a token stood for 2.9 to 4.7 bytes of prose, code,
 JSON, diffs, listings and Chinese or Japanese text, and for 1.7 of bare digests. :data:`BYTES_PER_TOKEN` lies below all
 but the digests, so that a context within a budget by this rule is one for an agent as well, and wastes a fifth or so.
 """

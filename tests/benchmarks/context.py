@@ -110,9 +110,7 @@ class Times:
 
 
 def pi_once(times: Times, folder: Path, file: Path, entries: int) -> None:
-    script = folder / "pi_session.mjs"
-    if not script.exists():
-        shutil.copy(Path(__file__).with_name("pi_session.mjs"), script)
+    script = Path(shutil.copy(Path(__file__).with_name("pi_session.mjs"), folder))
     done = subprocess.run(["node", str(script), str(file), "2"], capture_output=True, text=True, check=True)
     last = json.loads(done.stdout.splitlines()[-1])
     assert last["messages"] == entries
