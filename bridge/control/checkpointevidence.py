@@ -126,12 +126,12 @@ def _collect(
         if place < stop:
             break
         oldest = entry_id
-        text = row[3]
+        text = row[2]
         if text is None or not any(name in text for name in _NAMES):
             continue
-        payload = meaning_of(row[1], row[2], text, entry_id=entry_id)
+        payload = meaning_of(row[0], row[1], text, entry_id=entry_id)
         if payload is not None:
-            told.append((row[2], payload, entry_id))
+            told.append((row[1], payload, entry_id))
     for kind, payload, entry_id in reversed(told):
         if kind in _DECIDING and payload.get("status") != ResultStatus.INVALID:
             for decision in payload.get("decisions", ()):

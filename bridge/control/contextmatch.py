@@ -116,7 +116,7 @@ def context_matches(controller: Controller, session_id: str, agent_leaf_entry_id
 def _carrying(path: StoredPath) -> str | None:
     """Return the last entry of a path that an agent is told; None if there is none."""
     for entry_id, _, row in path.upwards():
-        if row[3] is not None and message_of(entry_id, row[1], row[2], row[3]) is not None:
+        if row[2] is not None and message_of(entry_id, row[0], row[1], row[2]) is not None:
             return entry_id
     return None
 

@@ -36,23 +36,24 @@ def native_session_on(
     for looked_at, (entry_id, _, row) in enumerate(path.upwards()):
         if looked_at >= MAX_LOOKED_AT or split_entry_id(entry_id)[0] != session_id:
             return None
-        if row[2] not in _NAMING:
-            text = row[3]
+        sequence = split_entry_id(entry_id)[1]
+        if row[1] not in _NAMING:
+            text = row[2]
             is_told_since = is_told_since or (
-                text is not None and message_of(entry_id, row[1], row[2], text) is not None
+                text is not None and message_of(entry_id, row[0], row[1], text) is not None
             )
             continue
-        named = _named(connection, session_id, row[0], row[2])
+        named = _named(connection, session_id, sequence, row[1])
         if named is None:
             continue
-        found = found or (named.native_session_id, row[0], is_told_since)
+        found = found or (named.native_session_id, sequence, is_told_since)
         if named.harness is None:
             continue
         # The restoration that the turns since then belong to: another agent program's session is none of this one's.
-        native, sequence, is_stale = found
+        native, used_at, is_stale = found
         if named.harness != harness or named.native_session_id != native:
             return None
-        return native, not is_stale and not _is_used_after(connection, session_id, sequence, native)
+        return native, not is_stale and not _is_used_after(connection, session_id, used_at, native)
     return None
 
 
@@ -63,9 +64,9 @@ def _is_used_after(connection: Connection, session_id: str, sequence: int, nativ
     if last - sequence > MAX_LOOKED_AT:
         return True
     later = (
-        _named(connection, session_id, row[0], row[2])
-        for row in rows.run(connection, session_id, sequence + 1, last)
-        if row[2] in _NAMING
+        _named(connection, session_id, later_sequence, row[1])
+        for later_sequence, row in rows.numbered(connection, session_id, sequence + 1, last)
+        if row[1] in _NAMING
     )
     return any(named is not None and named.native_session_id == native for named in later)
 

@@ -85,7 +85,7 @@ class EntriesInMemory:
         for place in range(len(self._path) - 1, -1, -1):
             entry = self._path[place]
             payload = entry.payload_text if entry.context_visibility == ELIGIBLE else None
-            row = (entry.sequence, entry.semantic_schema_version, entry.kind, payload)
+            row = (entry.semantic_schema_version, entry.kind, payload)
             yield entry.id, place, row
 
 

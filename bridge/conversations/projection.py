@@ -234,12 +234,12 @@ def _whole(source: PathSource, boundary: _Boundary | None, preface: Preface) -> 
     for entry_id, place, row in source.upwards():
         if place < start and not is_between:
             break
-        payload = row[3]
+        payload = row[2]
         # A version that nobody reads is refused by its mark; hidden entries are not told.
-        message = None if payload is None else message_of(entry_id, row[1], row[2], payload)
+        message = None if payload is None else message_of(entry_id, row[0], row[1], payload)
         if message is None:
             continue
-        if not is_between and row[2] not in TOOL_KINDS:
+        if not is_between and row[1] not in TOOL_KINDS:
             # Most of a conversation, so that nothing is made for it but the message itself.
             append(message)
             continue
@@ -337,7 +337,7 @@ def _groups(source: PathSource, start: int) -> Iterator[Group]:
     for entry_id, place, row in source.upwards():
         if place < start and not grouping.is_between:
             break
-        message = None if row[3] is None else message_of(entry_id, row[1], row[2], row[3])
+        message = None if row[2] is None else message_of(entry_id, row[0], row[1], row[2])
         if message is not None:
             yield from (group for group in grouping.add(message, place) if group.newest_position >= start)
     yield from (group for group in grouping.finish() if group.newest_position >= start)

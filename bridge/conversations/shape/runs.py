@@ -8,7 +8,7 @@ wanted of it is read in ranges from the leaf up, no further than asked for.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -142,14 +142,18 @@ def rows_upwards(connection: Connection, shape: PathShape) -> Iterator[tuple[str
     for batch in _batches(shape):
         session_id = batch[0].session_id
         prefix, low, high = f"{session_id}-", batch[-1].first, batch[0].last
-        rows = store.run(connection, session_id, low, high)
-        if len(batch) > 1:
+        sequences: Iterable[int] = range(high, low - 1, -1)
+        if len(batch) == 1:
+            # As many rows as sequences are those sequences: there is one row of each.
+            rows = store.run(connection, session_id, low, high)
+        else:
             on_path = {sequence for run in batch for sequence in range(run.first, run.last + 1)}
-            rows = [row for row in rows if row[0] in on_path]
+            found = [one for one in store.numbered(connection, session_id, low, high) if one[0] in on_path]
+            sequences, rows = [sequence for sequence, _ in found], [row for _, row in found]
         if len(rows) != sum(run.length for run in batch):
             raise _hole(connection, batch)
         # Zipped, not looped over: a path has ten thousands of them.
-        ids = [f"{prefix}{row[0]:06d}" for row in rows]
+        ids = [f"{prefix}{sequence:06d}" for sequence in sequences]
         yield from zip(ids, range(position - 1, position - 1 - len(rows), -1), rows, strict=True)
         position -= len(rows)
 

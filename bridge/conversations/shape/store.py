@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from sqlalchemy import BigInteger, Connection, bindparam, case, func, literal, select, text
+from sqlalchemy import BigInteger, ColumnElement, Connection, bindparam, case, func, literal, select, text
 
 from bridge.semantics.kinds import ELIGIBLE
 from bridge.storage.prepared import Prepared
@@ -24,9 +24,9 @@ class Waymark(NamedTuple):
     context_visibility: str
 
 
-#: Sequence, semantic schema version, kind, payload. The payload is None where it is not to be told: hidden entries. A
-#: plain tuple, as the driver gives it: a path has ten thousands of them.
-Row: TypeAlias = tuple[int, int, str, str | None]
+#: Semantic schema version, kind, payload. The payload is None where it is not to be told: hidden entries. A plain
+#: tuple, as the driver gives it: a path has ten thousands of them.
+Row: TypeAlias = tuple[int, str, str | None]
 
 
 _WAYMARKS = Prepared(
@@ -55,18 +55,23 @@ _COUNT = Prepared(
 )
 #: A hidden entry's payload stays where it is: it may be long, and nobody is told it.
 _TOLD = case((_E.context_visibility == literal(ELIGIBLE), _E.payload), else_=None).label("payload")
-_RUN = Prepared(
-    select(_E.sequence, _E.semantic_schema_version, _E.kind, _TOLD)
-    .where(
-        _E.session_id == bindparam("session"),
-        _E.sequence >= bindparam("first", type_=BigInteger),
-        _E.sequence <= bindparam("last", type_=BigInteger),
+
+
+def _between(*columns: ColumnElement[Any]) -> Prepared:
+    statement = (
+        select(*columns)
+        .where(
+            _E.session_id == bindparam("session"),
+            _E.sequence >= bindparam("first", type_=BigInteger),
+            _E.sequence <= bindparam("last", type_=BigInteger),
+        )
+        .order_by(_E.sequence.desc())
     )
-    .order_by(_E.sequence.desc()),
-    "session",
-    "first",
-    "last",
-)
+    return Prepared(statement, "session", "first", "last")
+
+
+_RUN = _between(_E.semantic_schema_version, _E.kind, _TOLD)
+_NUMBERED = _between(_E.sequence, _E.semantic_schema_version, _E.kind, _TOLD)
 _PAYLOAD = Prepared(
     select(_E.payload).where(_E.session_id == bindparam("session"), _E.sequence == bindparam("at", type_=BigInteger)),
     "session",
@@ -96,6 +101,11 @@ def run(connection: Connection, session_id: str, first: int, last: int) -> list[
     """Return the entries between two sequences, newest first."""
     rows: list[Any] = _RUN.run(connection, session_id, first, last).fetchall()
     return cast("list[Row]", rows)
+
+
+def numbered(connection: Connection, session_id: str, first: int, last: int) -> list[tuple[int, Row]]:
+    """Return the entries between two sequences, newest first, each with its sequence."""
+    return [(row[0], cast("Row", row[1:])) for row in _NUMBERED.run(connection, session_id, first, last)]
 
 
 def payload_at(connection: Connection, session_id: str, sequence: int) -> str | None:

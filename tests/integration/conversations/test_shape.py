@@ -32,7 +32,7 @@ def compare(forest, leaf):
         ]
         for (_, _, row), entry in zip(reversed(placed), expected, strict=True):
             payload = entry.payload_text if entry.context_visibility == "eligible" else None
-            assert row == (entry.sequence, entry.semantic_schema_version, entry.kind, payload)
+            assert row == (entry.semantic_schema_version, entry.kind, payload)
         for place, entry in enumerate(expected):
             assert (shape.position(entry.id), shape.id_at(place)) == (place, entry.id)
         assert shape.length == len(expected)
