@@ -169,3 +169,21 @@ class InvalidBoundary(BridgeError):
         "A compaction's summary is empty, or what it would retain does not lie on its branch; nothing was written."
     )
     default_hint = "Name an entry of the active path as the first one to keep: bridge log"
+
+
+class SessionDiffers(BridgeError):
+    """Raised when a session is to be taken in whose id is that of another one, or of one that went on differently."""
+
+    code = "session_differs"
+    exit_status = 200
+    summary = "A session to be imported differs from the one of that id that is here; nothing was written."
+    default_hint = "Compare them: bridge show ENTRY. A store of its own ($BRIDGE_HOME) takes the other copy."
+
+
+class SessionRemoved(BridgeError):
+    """Raised when a session is to be taken in that was here once and was removed: ids are never used again."""
+
+    code = "session_removed"
+    exit_status = 201
+    summary = "A session to be imported was removed from this store; its id is not used again."
+    default_hint = "A store of its own ($BRIDGE_HOME) takes it."

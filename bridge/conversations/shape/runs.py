@@ -137,6 +137,8 @@ def rows_upwards(connection: Connection, shape: PathShape) -> Iterator[tuple[str
     ------
     PathBroken
         If a row is missing.
+    StoredTextDamaged
+        If a long text is not where it was kept.
     """
     position = shape.length
     for batch in _batches(shape):
@@ -152,10 +154,18 @@ def rows_upwards(connection: Connection, shape: PathShape) -> Iterator[tuple[str
             sequences, rows = [sequence for sequence, _ in found], [row for _, row in found]
         if len(rows) != sum(run.length for run in batch):
             raise _hole(connection, batch)
+        if any(row[2] == "" for row in rows):
+            _refuse_lost(connection, session_id, zip(sequences, rows, strict=True))
         # Zipped, not looped over: a path has ten thousands of them.
         ids = [f"{prefix}{sequence:06d}" for sequence in sequences]
         yield from zip(ids, range(position - 1, position - 1 - len(rows), -1), rows, strict=True)
         position -= len(rows)
+
+
+def _refuse_lost(connection: Connection, session_id: str, rows: Iterable[tuple[int, Row]]) -> None:
+    """Raise StoredTextDamaged for the first row whose long text is not where it was kept."""
+    for sequence, row in rows:
+        store.require_payload(connection, row, session_id, sequence)
 
 
 def _batches(shape: PathShape) -> Iterator[list[Run]]:

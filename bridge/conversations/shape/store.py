@@ -6,7 +6,10 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, bindparam, case, func, literal, select, text
 
+from bridge.foundation.ids import entry_id
 from bridge.semantics.kinds import ELIGIBLE
+from bridge.storage.errors import StoredTextDamaged
+from bridge.storage.longtexts import whole_payload
 from bridge.storage.prepared import Prepared
 from bridge.storage.tables import session_entries
 from bridge.storage.tables.conversations import WAYMARK_CONDITION
@@ -53,8 +56,10 @@ _COUNT = Prepared(
     "first",
     "last",
 )
-#: A hidden entry's payload stays where it is: it may be long, and nobody is told it.
-_TOLD = case((_E.context_visibility == literal(ELIGIBLE), _E.payload), else_=None).label("payload")
+#: A hidden entry's payload stays where it is: it may be long, and nobody is told it. One that is lost is empty.
+_TOLD = case((_E.context_visibility == literal(ELIGIBLE), func.coalesce(whole_payload(), "")), else_=None).label(
+    "payload"
+)
 
 
 def _between(*columns: ColumnElement[Any]) -> Prepared:
@@ -73,7 +78,9 @@ def _between(*columns: ColumnElement[Any]) -> Prepared:
 _RUN = _between(_E.semantic_schema_version, _E.kind, _TOLD)
 _NUMBERED = _between(_E.sequence, _E.semantic_schema_version, _E.kind, _TOLD)
 _PAYLOAD = Prepared(
-    select(_E.payload).where(_E.session_id == bindparam("session"), _E.sequence == bindparam("at", type_=BigInteger)),
+    select(whole_payload(), _E.payload_hash).where(
+        _E.session_id == bindparam("session"), _E.sequence == bindparam("at", type_=BigInteger)
+    ),
     "session",
     "at",
 )
@@ -109,9 +116,27 @@ def numbered(connection: Connection, session_id: str, first: int, last: int) -> 
 
 
 def payload_at(connection: Connection, session_id: str, sequence: int) -> str | None:
-    """Return a payload's stored text; None if there is no such entry."""
+    """Return a payload's stored text; None if there is no such entry.
+
+    Raises
+    ------
+    StoredTextDamaged
+        If it was long and is not where it was kept.
+    """
     row = _PAYLOAD.run(connection, session_id, sequence).fetchone()
+    if row is not None and row[0] is None:
+        identity = entry_id(session_id, sequence)
+        raise StoredTextDamaged(
+            f"The text of {identity} is not in the store any more.",
+            details={"entry_id": identity, "digest": row[1], "reason": "missing"},
+        )
     return None if row is None else row[0]
+
+
+def require_payload(connection: Connection, row: Row, session_id: str, sequence: int) -> None:
+    """Refuse a row whose long text is lost. Raises StoredTextDamaged as :func:`payload_at`."""
+    if row[2] == "":
+        payload_at(connection, session_id, sequence)
 
 
 def exists_at(connection: Connection, session_id: str, sequence: int) -> bool:

@@ -9,6 +9,7 @@ from bridge.storage.tables.base import metadata
 from bridge.storage.tables.clients import clients
 from bridge.storage.tables.control import attempts, controllers, delegations, plans
 from bridge.storage.tables.conversations import (
+    blobs,
     branch_cursors,
     entry_labels,
     legacy_events,
@@ -37,6 +38,7 @@ __all__ = [
     "agents",
     "attempts",
     "audit_events",
+    "blobs",
     "branch_cursors",
     "clients",
     "controllers",

@@ -15,6 +15,7 @@ from bridge.conversations.projection import project, project_source
 from bridge.conversations.shape import runs, store
 from bridge.conversations.shape.runs import LANDMARK_KINDS, shape_of
 from bridge.semantics.kinds import READABLE_VERSIONS
+from bridge.storage.errors import StoredTextDamaged
 from bridge.storage.tables.conversations import WAYMARK_CONDITION
 from tests.databases import unguarded
 
@@ -190,3 +191,24 @@ def test_fc_03_the_leaf_is_the_recorded_head_whatever_times_say(forest):
             eighth.id,
         ]
         assert shape_of(connection, eighth.id).position(late.id) is None
+
+
+def test_a_long_text_is_told_whole_and_a_lost_one_is_a_typed_error(forest):
+    session = forest.session()
+    long = "u" + "x" * 40_000
+    said = forest.say(session, long)
+    payload = {"summary": "s" * 40_000, "decisions": ["d"], "files_touched": [], "open_work": []}
+    checkpoint = forest.append(session, "checkpoint", payload=payload)
+    forest.append(session, payload={"text": "h" * 40_000}, context_visibility="hidden")
+    compare(forest, said.id)
+    compare(forest, checkpoint.id)
+    with forest.store.read() as connection:
+        stored = StoredPath(connection, shape_of(connection, forest.head(session)))
+        assert project_source(stored).messages[0].payload["text"] == long
+        assert project_source(stored, cold_start=True).messages[0].payload["summary"] == payload["summary"]
+    with unguarded(forest.store.url) as connection:
+        connection.execute("DELETE FROM blobs")
+    for leaf in (said.id, checkpoint.id):
+        with forest.store.read() as connection, pytest.raises(StoredTextDamaged) as caught:
+            project_source(StoredPath(connection, shape_of(connection, leaf)))
+        assert caught.value.details["entry_id"] == leaf
