@@ -220,6 +220,8 @@ CREATE TABLE attempts (
     CONSTRAINT ck_attempts_number CHECK (number >= 1)
 )
 
+CREATE INDEX ix_session_entries_waymarks ON session_entries (session_id, sequence) WHERE parent_entry_id <> session_id || '-' || CASE WHEN sequence <= 1000000 THEN substr(CAST(999999 + sequence AS TEXT), 2) ELSE CAST(sequence - 1 AS TEXT) END OR kind = 'model.changed' OR kind = 'effort.changed' OR kind = 'checkpoint' OR kind = 'compaction' OR kind = 'worker.result' OR (semantic_schema_version <> 1 AND semantic_schema_version <> 2)
+
 CREATE TABLE event_order (
     position INTEGER NOT NULL,
     chain_id VARCHAR NOT NULL,
