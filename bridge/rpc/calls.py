@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from bridge.control.comparing import status_of
 from bridge.control.controller import Controller
@@ -28,6 +28,7 @@ from bridge.control.standpoint import Standpoint
 from bridge.control.verification import read_root, verify
 from bridge.control.views import session_view
 from bridge.rpc.errors import InvalidParams
+from bridge.rpc.roles import Caller
 from bridge.rpc.shapes import param
 from bridge.workspaces.wording import PROMPT_LIMIT, START_LIMIT, agent_text
 
@@ -41,12 +42,21 @@ _TEXT_LIMITS: Final = {"start": START_LIMIT, "prompt": PROMPT_LIMIT}
 _SESSION_HELP: Final = "Session: id, unique tail, label, or @ for the current one. Default: @."
 
 
+class Peer(Protocol):
+    """The connection that a call came over, for what concerns other calls and for what outlives this one."""
+
+    def cancel(self, identity: Any) -> str:
+        """Give up the calls of an id; return what became of them: ``unknown``, ``cancelled`` or ``finishing``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a function gets beside its params."""
+    """What a function gets beside its params; ``peer`` is None where nothing can be sent later."""
 
     controller: Controller
     standpoint: Standpoint
+    caller: Caller
+    peer: Peer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,68 +5,21 @@ Dispatch, the published description (``schema/rpc/openrpc.json``) and the tests 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from bridge.control import errors as control
 from bridge.conversations import errors as conversations
-from bridge.foundation.errors import BridgeError, NotCanonical
+from bridge.foundation.errors import NotCanonical
 from bridge.integrity.errors import TreeUnsound
 from bridge.lineage.errors import LineageCycle
-from bridge.rpc import calls, results
-from bridge.rpc.calls import Call
+from bridge.rpc import calls, calls_connection, results
+from bridge.rpc.method import Method, Mode
+from bridge.rpc.roles import EVERYONE, READERS, WRITERS, Role
 from bridge.semantics import errors as semantics
 from bridge.workspaces.errors import WorkspaceNotFound
 
-
-class Role(StrEnum):
-    """Who calls."""
-
-    #: The person at the machine: everything.
-    OPERATOR = "operator"
-    #: A process bound to one session: what concerns that session, and nothing else.
-    AGENT = "agent"
-    #: Whoever only looks.
-    OBSERVER = "observer"
-
-
-#: Who may call a method that changes something, one that reads, and one that an agent needs for its own session.
-WRITERS: Final = frozenset({Role.OPERATOR})
-READERS: Final = frozenset({Role.OPERATOR, Role.OBSERVER})
-EVERYONE: Final = frozenset(Role)
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """A method.
-
-    Parameters
-    ----------
-    name, summary
-        What it is called and what it does, in one line.
-    params
-        The dataclass of its params. One that agents may call has a ``session``.
-    result
-        JSON Schema of what comes back.
-    run
-        What it does; blocks.
-    roles
-        Who may call it.
-    errors
-        What it raises beyond what any call may meet.
-    """
-
-    name: str
-    summary: str
-    params: type[Any]
-    result: results.Schema
-    run: Callable[[Call, Any], dict[str, Any]]
-    roles: frozenset[Role]
-    errors: tuple[type[BridgeError], ...]
-
+__all__ = ["METHODS", "Method", "Mode", "Role"]
 
 _REFERENCE: Final = (
     conversations.SessionNotFound,
@@ -79,6 +32,26 @@ _PATH: Final = (*_REFERENCE, conversations.PathBroken, semantics.UnsupportedSema
 
 _TABLE: Final = (
     Method(
+        "$/cancel",
+        "Give up another call of this connection",
+        calls_connection.CancelParams,
+        results.CANCELLED,
+        calls_connection.cancel,
+        EVERYONE,
+        (),
+        Mode.INLINE,
+    ),
+    Method(
+        "admin/ping",
+        "Say that somebody is there",
+        calls_connection.Nothing,
+        results.PONG,
+        calls_connection.ping,
+        EVERYONE,
+        (),
+        Mode.INLINE,
+    ),
+    Method(
         "sessions/new",
         "Start a session",
         calls.NewSessionParams,
@@ -86,6 +59,7 @@ _TABLE: Final = (
         calls.sessions_new,
         WRITERS,
         (*_REFERENCE, conversations.InvalidSession, WorkspaceNotFound, LineageCycle),
+        Mode.CHANGE,
     ),
     Method(
         "sessions/list",
@@ -95,6 +69,7 @@ _TABLE: Final = (
         calls.sessions_list,
         READERS,
         (),
+        Mode.READ,
     ),
     Method(
         "sessions/show",
@@ -104,6 +79,7 @@ _TABLE: Final = (
         calls.sessions_show,
         READERS,
         _REFERENCE,
+        Mode.READ,
     ),
     Method(
         "sessions/append",
@@ -125,6 +101,7 @@ _TABLE: Final = (
             semantics.InvalidPayload,
             NotCanonical,
         ),
+        Mode.CHANGE,
     ),
     Method(
         "sessions/goto",
@@ -134,6 +111,7 @@ _TABLE: Final = (
         calls.sessions_goto,
         WRITERS,
         (*_ENTRY, conversations.HeadMoved, conversations.EntryShared),
+        Mode.CHANGE,
     ),
     Method(
         "sessions/label",
@@ -143,6 +121,7 @@ _TABLE: Final = (
         calls.sessions_label,
         WRITERS,
         (*_ENTRY, conversations.InvalidLabel, conversations.EntryShared),
+        Mode.CHANGE,
     ),
     Method(
         "sessions/fork",
@@ -152,6 +131,7 @@ _TABLE: Final = (
         calls.sessions_fork,
         WRITERS,
         (*_ENTRY, conversations.InvalidSession, LineageCycle),
+        Mode.CHANGE,
     ),
     Method(
         "sessions/log",
@@ -161,6 +141,7 @@ _TABLE: Final = (
         calls.sessions_log,
         READERS,
         (*_REFERENCE, conversations.PathBroken),
+        Mode.READ,
     ),
     Method(
         "sessions/tree",
@@ -170,6 +151,7 @@ _TABLE: Final = (
         calls.sessions_tree,
         READERS,
         _REFERENCE,
+        Mode.READ,
     ),
     Method(
         "sessions/context",
@@ -179,6 +161,7 @@ _TABLE: Final = (
         calls.sessions_context,
         EVERYONE,
         _PATH,
+        Mode.READ,
     ),
     Method(
         "sessions/search_session_entries",
@@ -188,6 +171,7 @@ _TABLE: Final = (
         calls.search_session_entries,
         EVERYONE,
         _PATH,
+        Mode.READ,
     ),
     Method(
         "delegations/list",
@@ -197,6 +181,7 @@ _TABLE: Final = (
         calls.delegations_list,
         READERS,
         (*_REFERENCE, conversations.PathBroken),
+        Mode.READ,
     ),
     Method(
         "delegations/show",
@@ -206,6 +191,7 @@ _TABLE: Final = (
         calls.delegations_show,
         READERS,
         (control.TaskNotFound, control.TaskAmbiguous),
+        Mode.READ,
     ),
     Method(
         "references/resolve",
@@ -225,6 +211,7 @@ _TABLE: Final = (
             control.TaskStillOpen,
             semantics.UnsupportedSemanticVersion,
         ),
+        Mode.READ,
     ),
     Method(
         "divergence/report",
@@ -234,6 +221,7 @@ _TABLE: Final = (
         calls.divergence_report,
         EVERYONE,
         _REFERENCE,
+        Mode.READ,
     ),
     Method(
         "integrity/verify",
@@ -243,6 +231,7 @@ _TABLE: Final = (
         calls.integrity_verify,
         READERS,
         _REFERENCE,
+        Mode.READ,
     ),
     Method(
         "integrity/root",
@@ -252,6 +241,7 @@ _TABLE: Final = (
         calls.integrity_root,
         WRITERS,
         (*_REFERENCE, TreeUnsound),
+        Mode.ACT,
     ),
 )
 

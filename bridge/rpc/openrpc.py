@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bridge.rpc.dispatch import MAX_BATCH, MAX_MESSAGE_BYTES
+from bridge.rpc.messages import MAX_BATCH, MAX_MESSAGE_BYTES
 from bridge.rpc.methods import METHODS, Method
 from bridge.rpc.shapes import schema_of
 

@@ -28,6 +28,12 @@ def listing(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
+PONG: Final = record("Who answers.", version=_TEXT, pid=_NUMBER)
+CANCELLED: Final = record(
+    "What became of the call: it was given up, is a change that has begun and is finished, or is not under way.",
+    id={"type": ["string", "integer"]},
+    state={"type": "string", "enum": ["cancelled", "finishing", "unknown"]},
+)
 SESSION: Final = record(
     "A session.",
     id=_TEXT,

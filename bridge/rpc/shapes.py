@@ -92,6 +92,8 @@ def _property(hint: Any, item: Field[Any]) -> dict[str, Any]:
 def _type(hint: Any) -> dict[str, Any]:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
+        if type(None) not in arguments:
+            return {"type": [_TYPES[argument] for argument in arguments]}
         (inner,) = [argument for argument in arguments if argument is not type(None)]
         described = _type(inner)
         return {**described, "type": [described["type"], "null"]}

@@ -1,4 +1,4 @@
-"""The door on standard input and output: one message a line, one answer a line, nothing else on either."""
+"""The door on standard input and output: one message a line, nothing else on either."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Final
 import anyio
 from anyio import to_thread
 
-from bridge.rpc.dispatch import MAX_MESSAGE_BYTES, Dispatcher, too_large
+from bridge.control.controller import Controller
+from bridge.rpc.connection import Connection
+from bridge.rpc.messages import MAX_MESSAGE_BYTES, too_large
+from bridge.rpc.roles import Caller
 
 _CHUNK: Final = 64 * 1024
 
@@ -68,26 +71,28 @@ class LineReader:
         return data
 
 
-async def serve(dispatcher: Dispatcher, *, input_descriptor: int, output_descriptor: int) -> None:
-    """Answer messages until the input ends or nobody reads the output any more."""
+async def serve(controller: Controller, caller: Caller, *, input_descriptor: int, output_descriptor: int) -> None:
+    """Answer messages until the input ends, then what is still open; or until nobody reads the output any more."""
+
+    async def send(message: bytes) -> None:
+        await to_thread.run_sync(_write_all, output_descriptor, message + b"\n")
+
     lines = LineReader(input_descriptor)
-    while True:
-        try:
-            line = await lines.receive()
-        except LineTooLong:
-            answer: bytes | None = too_large()
-        else:
-            if line is None:
-                return
-            if not line.strip():
+    connection = Connection(controller, caller, send)
+    try:
+        while not connection.is_closed:
+            try:
+                line = await lines.receive()
+            except LineTooLong:
+                await connection.send(too_large())
                 continue
-            answer = await dispatcher.answer(line)
-        if answer is None:
-            continue
-        try:
-            await to_thread.run_sync(_write_all, output_descriptor, answer + b"\n")
-        except BrokenPipeError:
-            return
+            if line is None:
+                break
+            if line.strip():
+                await connection.receive(line)
+        await connection.drain()
+    finally:
+        await connection.aclose()
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

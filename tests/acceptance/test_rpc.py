@@ -55,7 +55,8 @@ def test_roles_and_usage(bridge_cli):
         request(1, "sessions/list"), request(2, "sessions/context"), request(3, "sessions/context", session="x")
     )
     ran = bridge_cli("rpc", "--stdio", "--role", "agent", "--session", session, stdin=sent).ok()
-    first, second, third = (json.loads(line) for line in ran.stdout_bytes.splitlines())
+    answers = [json.loads(line) for line in ran.stdout_bytes.splitlines()]
+    first, second, third = sorted(answers, key=lambda one: one["id"])
     assert first["error"]["data"]["code"] == "method_not_found"
     assert second["result"]["session_id"] == session
     assert third["error"]["data"]["code"] == "session_not_found"

@@ -27,8 +27,8 @@ def rpc(
 ) -> int:
     """Answer JSON-RPC on standard input and output
 
-    One JSON-RPC 2.0 message a line, answered one after the other, each on a line; it ends with its input. The
-    methods, their params and who may call them are in schema/rpc/openrpc.json. Errors carry the codes of
+    One JSON-RPC 2.0 message a line, each answered on a line when it is done; it ends with its input. The methods,
+    their params and who may call them are in docs/rpc.md and schema/rpc/openrpc.json. Errors carry the codes of
     docs/errors.md in error.data.
     """
     import anyio
@@ -37,8 +37,7 @@ def rpc(
     from bridge.cli.standing import standpoint_of
     from bridge.control.delegations.tasks import session_of
     from bridge.control.standpoint import Standpoint
-    from bridge.rpc.dispatch import Caller, Dispatcher
-    from bridge.rpc.methods import Role
+    from bridge.rpc.roles import Caller, Role
     from bridge.rpc.stdio import serve
 
     if not stdio:
@@ -54,7 +53,7 @@ def rpc(
         caller = Caller(Role(role), standpoint, named if role == "agent" else None)
 
         async def run() -> None:
-            await serve(Dispatcher(controller, caller), input_descriptor=0, output_descriptor=1)
+            await serve(controller, caller, input_descriptor=0, output_descriptor=1)
 
         anyio.run(run)
     return 0

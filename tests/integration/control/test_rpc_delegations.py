@@ -9,8 +9,9 @@ import jsonschema_rs
 import pytest
 
 from bridge.control.standpoint import Standpoint
-from bridge.rpc.dispatch import Caller, Dispatcher
-from bridge.rpc.methods import METHODS, Role
+from bridge.rpc.methods import METHODS
+from bridge.rpc.roles import Caller, Role
+from tests.rpcclient import exchange
 
 PLAN = """
 [[worker]]
@@ -27,11 +28,11 @@ objective = "do nothing"
 
 @pytest.fixture
 def call(controller, repository):
-    dispatcher = Dispatcher(controller, Caller(Role.OPERATOR, Standpoint(directory=repository.path)))
+    caller = Caller(Role.OPERATOR, Standpoint(directory=repository.path))
 
     def go(method, **params):
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        answer = json.loads(anyio.run(dispatcher.answer, json.dumps(request).encode()))
+        answer = anyio.run(exchange, controller, caller, json.dumps(request).encode())
         if "result" in answer:
             jsonschema_rs.validator_for(METHODS[method].result).validate(answer["result"])
         return answer

@@ -14,8 +14,8 @@ from bridge.control.controller import Controller
 from bridge.control.standpoint import Standpoint
 from bridge.foundation.clock import SystemClock
 from bridge.foundation.config import load_settings
-from bridge.rpc.dispatch import Caller, Dispatcher
-from bridge.rpc.methods import Role
+from bridge.rpc.roles import Caller, Role
+from tests.rpcclient import exchange
 
 
 @pytest.fixture
@@ -34,9 +34,7 @@ def send(controller: Controller, repository: Any) -> Send:
 
     def go(message: bytes, *, role: Role = Role.OPERATOR, session: str | None = None) -> Any:
         standpoint = Standpoint(directory=repository.path, session=session)
-        dispatcher = Dispatcher(controller, Caller(role, standpoint, session))
-        answer = anyio.run(dispatcher.answer, message)
-        return None if answer is None else json.loads(answer)
+        return anyio.run(exchange, controller, Caller(role, standpoint, session), message)
 
     return go
 

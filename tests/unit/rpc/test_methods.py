@@ -13,11 +13,12 @@ import pytest
 from bridge.foundation.canonical import FloatLiteral
 from bridge.rpc import openrpc
 from bridge.rpc.errors import InvalidParams
-from bridge.rpc.methods import METHODS, Role
+from bridge.rpc.methods import METHODS, Mode, Role
 from bridge.rpc.shapes import build, param, schema_of
 
 EVERY = sorted(METHODS)
 EXPECTED = {
+    *("$/cancel", "admin/ping"),
     *(f"sessions/{verb}" for verb in ("new", "list", "show", "append", "goto", "label", "fork", "log", "tree")),
     *("sessions/context", "sessions/search_session_entries", "delegations/list", "delegations/show"),
     *("references/resolve", "divergence/report", "integrity/verify", "integrity/root"),
@@ -44,7 +45,7 @@ def test_a_method_is_described(name):
 @pytest.mark.parametrize("name", EVERY)
 def test_what_an_agent_may_call_is_about_one_session_it_can_be_held_to(name):
     method = METHODS[name]
-    if Role.AGENT in method.roles:
+    if Role.AGENT in method.roles and method.mode is not Mode.INLINE:
         session = schema_of(method.params)["properties"]["session"]
         assert session["type"] == ["string", "null"]
 
