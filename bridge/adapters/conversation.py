@@ -6,7 +6,7 @@ crash and rubbish end a turn with a typed fault and a ``turn.completed``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -185,7 +185,7 @@ class Conversation(Protocol):
         """Whether another prompt can be sent."""
         ...
 
-    def prompt(self, text: str, *, turn_id: str, notices: Sequence[str] = ()) -> AsyncIterator[AdapterEvent]:
+    def prompt(self, text: str, *, turn_id: str, notices: Sequence[str] = ()) -> AsyncGenerator[AdapterEvent, None]:
         """Send a message and yield what happens until the turn is over; the last event is its ``turn.completed``.
 
         Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,7 +116,9 @@ class AcpConversation:
 
     # -- a turn ------------------------------------------------------------------------------------------------
 
-    async def prompt(self, text: str, *, turn_id: str, notices: Sequence[str] = ()) -> AsyncIterator[AdapterEvent]:
+    async def prompt(
+        self, text: str, *, turn_id: str, notices: Sequence[str] = ()
+    ) -> AsyncGenerator[AdapterEvent, None]:
         """Send a message and yield what happens; see ``bridge.adapters.conversation.Conversation``."""
         if not self.is_open:
             raise ConversationEnded("The agent's process has ended. Nothing was sent.")

@@ -7,7 +7,14 @@ from sqlalchemy import Column, Table, Text
 from bridge.storage.tables.agents import agents
 from bridge.storage.tables.base import metadata
 from bridge.storage.tables.clients import clients
-from bridge.storage.tables.control import attempts, controllers, delegations, plans
+from bridge.storage.tables.control import (
+    attempts,
+    chat_agents,
+    controllers,
+    delegations,
+    native_sessions,
+    plans,
+)
 from bridge.storage.tables.conversations import (
     branch_cursors,
     entry_labels,
@@ -38,6 +45,7 @@ __all__ = [
     "attempts",
     "audit_events",
     "branch_cursors",
+    "chat_agents",
     "clients",
     "controllers",
     "delegations",
@@ -48,6 +56,7 @@ __all__ = [
     "manifest_pages",
     "manifests",
     "metadata",
+    "native_sessions",
     "plans",
     "quarantined_sessions",
     "recall_documents",

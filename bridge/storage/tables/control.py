@@ -101,3 +101,35 @@ attempts = Table(
     ForeignKeyConstraint(["delegation_id"], ["delegations.id"], name="fk_attempts_delegation_id"),
     CheckConstraint("number >= 1", name="number"),
 )
+
+#: An agent process that a chat talks to, and the chat's own: what a killed chat left running is found by it.
+chat_agents = Table(
+    "chat_agents",
+    metadata,
+    # Also the owner of the running turn's cursor, and the marker in the agent's environment.
+    key("id"),
+    required("session_id"),
+    required("harness"),
+    required("host"),
+    required("owner_pid", Integer),
+    required("owner_start_time", Float),
+    # NULL until the process is known; it is found by its marker then.
+    optional("pid", Integer),
+    optional("process_start_time", Float),
+    optional("turn_id"),
+    required("started_at"),
+    Index("ix_chat_agents_session_id", "session_id"),
+)
+
+#: A harness's own session, and the entry up to which it knows the conversation; NULL: nobody can say.
+native_sessions = Table(
+    "native_sessions",
+    metadata,
+    key("session_id"),
+    key("harness"),
+    key("native_session_id"),
+    required("directory"),
+    optional("leaf_entry_id"),
+    required("updated_at"),
+    sqlite_with_rowid=False,
+)

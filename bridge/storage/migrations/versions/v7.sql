@@ -218,6 +218,32 @@ CREATE TABLE attempts (
     CONSTRAINT ck_attempts_number CHECK (number >= 1)
 )
 
+CREATE TABLE chat_agents (
+    id VARCHAR NOT NULL,
+    session_id VARCHAR NOT NULL,
+    harness VARCHAR NOT NULL,
+    host VARCHAR NOT NULL,
+    owner_pid INTEGER NOT NULL,
+    owner_start_time FLOAT NOT NULL,
+    pid INTEGER,
+    process_start_time FLOAT,
+    turn_id VARCHAR,
+    started_at VARCHAR NOT NULL,
+    CONSTRAINT pk_chat_agents PRIMARY KEY (id)
+)
+
+CREATE INDEX ix_chat_agents_session_id ON chat_agents (session_id)
+
+CREATE TABLE native_sessions (
+    session_id VARCHAR NOT NULL,
+    harness VARCHAR NOT NULL,
+    native_session_id VARCHAR NOT NULL,
+    directory VARCHAR NOT NULL,
+    leaf_entry_id VARCHAR,
+    updated_at VARCHAR NOT NULL,
+    CONSTRAINT pk_native_sessions PRIMARY KEY (session_id, harness, native_session_id)
+) WITHOUT ROWID
+
 CREATE VIRTUAL TABLE recall_index USING fts5(session, terms, content='', tokenize='ascii')
 
 CREATE TRIGGER repository_states_no_update BEFORE UPDATE ON repository_states BEGIN SELECT RAISE(ABORT, 'repository_states are immutable'); END

@@ -1,0 +1,391 @@
+"""A chat: one session, one harness, turn after turn.
+
+The head decides what the agent has to know: before each turn it is compared with what the agent does know, and the
+agent goes on, is taken up again, or is started anew with what is recorded. Blocking work runs in helper threads.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio import to_thread
+
+from bridge.adapters.conversation import (
+    Conversation,
+    ConversationHarness,
+    Limits,
+    LiveText,
+    OpenRequest,
+    PermissionPolicy,
+    refuse,
+)
+from bridge.adapters.errors import NativeResumeFailed
+from bridge.adapters.events import AdapterEvent, turn_completed
+from bridge.control.controller import Controller
+from bridge.control.conversing import store as rows
+from bridge.control.conversing.looking import Outlook, look
+from bridge.control.conversing.restoring import RestorationMode, Standing, restored_text, standing_of
+from bridge.control.conversing.store import ChatAgent
+from bridge.control.conversing.turns import OWNER_PREFIX, TurnPlan, begin_turn, end_turn, record_event
+from bridge.control.observing import session_folder
+from bridge.control.recording import RecordingTransaction
+from bridge.conversations.forest import require_session
+from bridge.conversations.models import Entry, EntryDraft, Session
+from bridge.process.identity import ProcessIdentity, identity_of
+from bridge.semantics.stamps import Stamp
+from bridge.storage.transaction import Transaction
+from bridge.workspaces.store import save_state
+
+#: Statuses with which a turn of a conversation can end.
+COMPLETED: Final = "completed"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnBegan:
+    """A message was recorded and given to the agent."""
+
+    turn_id: str
+    message: Entry
+    mode: RestorationMode
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Something of the turn was recorded."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The turn is over: completed, failed or cancelled, with the reason where there is one."""
+
+    turn_id: str
+    status: str
+    reason: str
+    last: Entry
+
+
+Report = TurnBegan | Recorded | TurnEnded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatOptions:
+    """How a chat is held.
+
+    Parameters
+    ----------
+    model
+        Model asked for; None leaves it to the harness.
+    directory
+        Where the agent works if the session has no workspace.
+    permission, live
+        As in ``OpenRequest``.
+    """
+
+    directory: Path
+    model: str | None = None
+    permission: PermissionPolicy = refuse
+    live: Callable[[LiveText], None] | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+class Chat:
+    """A conversation of a person, or a program, with an agent. Not for several tasks at once, but for cancelling.
+
+    Parameters
+    ----------
+    session_id
+        Where it is recorded; full id.
+    harness
+        What answers.
+    """
+
+    def __init__(
+        self, controller: Controller, session_id: str, harness: ConversationHarness, options: ChatOptions
+    ) -> None:
+        self.session_id = session_id
+        self.harness = harness
+        self._controller = controller
+        self._options = options
+        self._conversation: Conversation | None = None
+        self._agent_id: str | None = None
+        #: The entry that the running agent's knowledge leads up to; None: nobody can say.
+        self._known: str | None = None
+        self._told: str | None = None
+        self._turns = 0
+        self._place = options.directory
+        self._turn_is_running = False
+
+    @property
+    def turn_is_running(self) -> bool:
+        return self._turn_is_running
+
+    async def look(self) -> Outlook:
+        """Compare the files with where the conversation stands."""
+        return await to_thread.run_sync(look, self._controller, self.session_id)
+
+    async def head(self) -> str:
+        """Return the session's head."""
+        return (await self._session()).active_entry_id
+
+    async def send(
+        self, text: str, *, outlook: Outlook | None = None, expected_head: str | None = None
+    ) -> AsyncGenerator[Report, None]:
+        """Say something under the head and report what comes of it until the turn is over.
+
+        Parameters
+        ----------
+        outlook
+            A look at the files that was just taken; taken here unless given.
+        expected_head
+            Where the person who wrote it thought to be; elsewhere nothing is sent.
+
+        Raises
+        ------
+        HeadMoved
+            If the conversation stands elsewhere by now; nothing was sent.
+        TurnRunning
+            If another chat's turn runs there; nothing was sent.
+        BridgeError
+            What opening a conversation raises; nothing was sent.
+        """
+        head = expected_head or await self.head()
+        outlook = await self.look() if outlook is None or outlook.head_entry_id != head else outlook
+        mode, reason, head = await self._prepare(head)
+        conversation = self._opened()
+        notices = self._notices(outlook, mode)
+        plan = self._plan(conversation, text, head, mode, reason)
+        workspace_id = (await self._session()).workspace_id
+        message = await to_thread.run_sync(begin_turn, self._controller, plan, workspace_id)
+        self._known, self._turn_is_running = None, True
+        ended: AdapterEvent | None = None
+        try:
+            yield TurnBegan(plan.turn_id, message, mode, reason)
+            async with aclosing(conversation.prompt(text, turn_id=plan.turn_id, notices=notices)) as events:
+                async for event in events:
+                    if event.kind == "turn.completed":
+                        ended = event
+                    else:
+                        entry = await to_thread.run_sync(record_event, self._controller, plan, workspace_id, event)
+                        yield Recorded(entry)
+        finally:
+            if ended is None:
+                ended = turn_completed(plan.turn_id, status="cancelled", reason="The chat left the turn.")
+            with anyio.CancelScope(shield=True):
+                last = await self._finish(plan, workspace_id, ended, conversation)
+        yield TurnEnded(plan.turn_id, str(ended.payload["status"]), str(ended.payload.get("reason") or ""), last)
+
+    async def cancel(self) -> None:
+        """Ask the agent to end the running turn."""
+        if self._conversation is not None and self._turn_is_running:
+            await self._conversation.cancel()
+
+    async def kill(self) -> None:
+        """End the agent; a running turn ends as cancelled."""
+        if self._conversation is not None:
+            await self._conversation.kill()
+
+    async def forget(self) -> None:
+        """End the agent's conversation; the next message starts from what is recorded."""
+        await self._leave()
+
+    async def close(self) -> None:
+        """End the agent and forget it. Safe to call twice."""
+        with anyio.CancelScope(shield=True):
+            await self._leave()
+
+    # -- before a turn -----------------------------------------------------------------------------------------
+
+    async def _prepare(self, head: str) -> tuple[RestorationMode, str, str]:
+        """See to it that the agent knows what it has to know; return how, why, and the head it now leads up to."""
+        directory = await self._directory()
+        session_id, harness = self.session_id, self.harness.name
+
+        def stand() -> Standing:
+            with self._controller.store.read() as connection:
+                return standing_of(
+                    connection, session_id, head, known=self._known, harness=harness, directory=str(directory)
+                )
+
+        is_alive = self._conversation is not None and self._conversation.is_open
+        why = self._why_not_hot(is_alive=is_alive)
+        if not is_alive:
+            self._known = None
+        standing = await to_thread.run_sync(stand)
+        if is_alive and standing.is_current:
+            return RestorationMode.HOT, "the agent has the conversation up to here", head
+        await self._leave()
+        native = standing.native_session_id
+        if native is not None and self.harness.capabilities.resume:
+            try:
+                await self._open(directory, native=native, context=None)
+            except NativeResumeFailed as error:
+                head = await to_thread.run_sync(self._record_failed_resume, head, error)
+                why = "its own session could not be taken up"
+            else:
+                return RestorationMode.NATIVE_RESUME, "the agent's own session leads up to here", head
+        context = await to_thread.run_sync(restored_text, self._controller, session_id, head)
+        await self._open(directory, native=None, context=context or None)
+        if context:
+            return RestorationMode.CHECKPOINT_RESTORED, why, head
+        return RestorationMode.FRESH, "nothing was said yet", head
+
+    def _why_not_hot(self, *, is_alive: bool) -> str:
+        if self._conversation is None:
+            return "no agent was running"
+        if not is_alive:
+            return "the agent had ended"
+        return "the last turn did not end well" if self._known is None else "the conversation stands elsewhere"
+
+    async def _open(self, directory: Path, *, native: str | None, context: str | None) -> None:
+        agent_id = f"{OWNER_PREFIX}{secrets.token_hex(6)}"
+        owner = identity_of(os.getpid())
+        if owner is None:
+            raise RuntimeError("this process cannot be seen in the process table")
+        controller = self._controller
+        agent = ChatAgent(
+            id=agent_id,
+            session_id=self.session_id,
+            harness=self.harness.name,
+            host=platform.node(),
+            owner=owner,
+            agent=None,
+            turn_id=None,
+            started_at=controller.now(),
+        )
+        # Before the process is: a chat that is killed in between leaves one that its marker finds.
+        await to_thread.run_sync(controller.store.write, lambda tx: rows.add_agent(tx.connection, agent))
+
+        async def started(identity: ProcessIdentity) -> None:
+            note = partial(_note_process, agent_id=agent_id, identity=identity)
+            await to_thread.run_sync(controller.store.write, note)
+
+        try:
+            self._conversation = await self.harness.open(
+                OpenRequest(
+                    directory=directory,
+                    folder=controller.settings.chats / self.session_id,
+                    environment=controller.environment,
+                    marker=agent_id,
+                    context=context,
+                    native_session_id=native,
+                    model=self._options.model,
+                    permission=self._options.permission,
+                    live=self._options.live,
+                    started=started,
+                    limits=self._options.limits,
+                )
+            )
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(self._forget_agent, agent_id)
+            raise
+        self._agent_id = agent_id
+
+    def _record_failed_resume(self, head: str, error: NativeResumeFailed) -> str:
+        """Record that the agent's own session could not be taken up, before the fall-back; return the new head."""
+        stamp, keep = self._stamp()
+        payload = {
+            "reason": str(error.details.get("reason", "refused")),
+            "harness": self.harness.name,
+            "message": error.message,
+        }
+        draft = EntryDraft(kind="session.resume_failed", payload=payload, expected_head=head)
+        return self._controller.recorder.append(self.session_id, draft, stamp, first=keep).result().entry.id
+
+    def _stamp(self) -> tuple[Stamp, Callable[[RecordingTransaction], None]]:
+        controller = self._controller
+        with controller.store.read() as connection:
+            workspace_id = require_session(connection, self.session_id).workspace_id
+        observation = controller.observer.stamp_session(controller.store, workspace_id)
+
+        def keep(recording: RecordingTransaction) -> None:
+            save_state(recording.tx, observation, recording.moment)
+
+        return observation.stamp, keep
+
+    def _notices(self, outlook: Outlook, mode: RestorationMode) -> tuple[str, ...]:
+        """Return what the agent is to be told of the files, once for each change."""
+        if outlook.key == self._told:
+            return ()
+        self._told = outlook.key
+        words = outlook.words_for_agent(is_start=mode is not RestorationMode.HOT)
+        return (words,) if words else ()
+
+    def _plan(self, conversation: Conversation, text: str, head: str, mode: RestorationMode, reason: str) -> TurnPlan:
+        self._turns += 1
+        agent_id = self._agent_id or ""
+        return TurnPlan(
+            session_id=self.session_id,
+            agent_id=agent_id,
+            turn_id=f"{agent_id}-{self._turns}",
+            harness=self.harness.name,
+            native_session_id=conversation.native_session_id,
+            directory=str(self._place),
+            expected_head=head,
+            text=text,
+            mode=str(mode),
+            reason=reason,
+            model=conversation.model,
+        )
+
+    # -- after it ----------------------------------------------------------------------------------------------
+
+    async def _finish(
+        self, plan: TurnPlan, workspace_id: str | None, ended: AdapterEvent, conversation: Conversation
+    ) -> Entry:
+        # A turn that was cancelled in order is known to the agent as it is recorded; one that failed may not be.
+        is_known = conversation.is_open and ended.payload.get("status") in (COMPLETED, "cancelled")
+        try:
+            last = await to_thread.run_sync(
+                partial(end_turn, self._controller, plan, workspace_id, ended, is_known=is_known)
+            )
+        finally:
+            self._turn_is_running = False
+        self._known = last.id if is_known else None
+        return last
+
+    async def _leave(self) -> None:
+        conversation, self._conversation = self._conversation, None
+        agent_id, self._agent_id = self._agent_id, None
+        self._known = None
+        if conversation is not None:
+            await conversation.close()
+        if agent_id is not None:
+            await to_thread.run_sync(self._forget_agent, agent_id)
+
+    def _forget_agent(self, agent_id: str) -> None:
+        self._controller.store.write(lambda tx: rows.remove_agent(tx.connection, agent_id))
+
+    def _opened(self) -> Conversation:
+        if self._conversation is None:
+            raise RuntimeError("no conversation is open")
+        return self._conversation
+
+    async def _session(self) -> Session:
+        def read() -> Session:
+            with self._controller.store.read() as connection:
+                return require_session(connection, self.session_id)
+
+        return await to_thread.run_sync(read)
+
+    async def _directory(self) -> Path:
+        session = await self._session()
+        folder = await to_thread.run_sync(session_folder, self._controller.store, session.workspace_id)
+        self._place = folder if folder is not None else self._options.directory
+        return self._place
+
+
+def _note_process(tx: Transaction, *, agent_id: str, identity: ProcessIdentity) -> None:
+    rows.note_process(tx.connection, agent_id, identity)
