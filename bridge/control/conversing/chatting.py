@@ -79,6 +79,15 @@ class TurnEnded:
 Report = TurnBegan | Recorded | TurnEnded
 
 
+@dataclass(frozen=True, slots=True)
+class AgentFacts:
+    """An agent as it is: its own session, its model, the entry that its knowledge leads up to; None: not known."""
+
+    native_session_id: str | None
+    model: str | None
+    known_entry_id: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatOptions:
     """How a chat is held.
@@ -130,6 +139,13 @@ class Chat:
     @property
     def turn_is_running(self) -> bool:
         return self._turn_is_running
+
+    def about(self) -> AgentFacts:
+        """Return what is known of the agent now."""
+        conversation = self._conversation
+        if conversation is None:
+            return AgentFacts(None, None, None)
+        return AgentFacts(conversation.native_session_id, conversation.model, self._known)
 
     async def look(self) -> Outlook:
         """Compare the files with where the conversation stands."""

@@ -14,7 +14,7 @@ from bridge.control.conversing import store as rows
 from bridge.control.errors import TurnRunning
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.errors import PayloadTooLarge
-from bridge.conversations.forest import require_cursor
+from bridge.conversations.forest import require_cursor, require_session
 from bridge.conversations.models import Entry, EntryDraft
 from bridge.conversations.store import list_cursors
 from bridge.foundation.errors import NotCanonical
@@ -98,6 +98,8 @@ def begin_turn(controller: Controller, plan: TurnPlan, workspace_id: str | None)
         recording.append(plan.session_id, started)
         rows.note_turn(recording.tx.connection, plan.agent_id, plan.turn_id)
         _note_native(recording, plan, None)
+        if require_session(recording.tx.connection, plan.session_id).harness != plan.harness:
+            recording.update_session(plan.session_id, harness=plan.harness)
         return entry
 
     return controller.recorder.transact(run)
