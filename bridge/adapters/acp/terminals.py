@@ -14,7 +14,7 @@ from bridge.adapters.acp.files import ConfinedFiles
 from bridge.adapters.errors import AgentFileUnusable
 from bridge.process.children import Child, ChildExit, spawn
 from bridge.process.environment import child_environment
-from bridge.process.identity import Marker
+from bridge.process.identity import MARKER_VARIABLE
 
 #: Terminals that one conversation may have open at once.
 MAX_TERMINALS: Final = 16
@@ -62,7 +62,8 @@ class Terminals:
         self._files = files
         self._folder = folder
         self._environment = environment
-        self._marker = None if marker is None else Marker(marker)
+        # In their environment only: ending one by its marker would end the agent, which carries the same.
+        self._marking = {} if marker is None else {MARKER_VARIABLE: marker}
         self._grace_seconds = grace_seconds
         self._open: dict[str, _Terminal] = {}
         self._numbers = itertools.count(1)
@@ -86,11 +87,10 @@ class Terminals:
         child = await spawn(
             [*argv, *arguments],
             cwd=directory,
-            environment=child_environment({**self._environment, **variables}, {}),
+            environment=child_environment({**self._environment, **variables}, self._marking),
             stdout_path=output,
             stderr_path=output,
             output_limit_bytes=MAX_OUTPUT_BYTES,
-            marker=self._marker,
         )
         wanted = params.get("outputByteLimit")
         shown = wanted if isinstance(wanted, int) and not isinstance(wanted, bool) else MAX_SHOWN_BYTES
