@@ -14,7 +14,6 @@ from bridge.conversations.errors import PathBroken, SessionQuarantined
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import Cursor, Entry, Label, Node, Session
 from bridge.conversations.paths import ForkOrigin, active_path, fork_origin, lies_on_active_path
-from bridge.conversations.projection import Projection, project
 from bridge.conversations.references import require_entry
 from bridge.conversations.store import (
     iterate_entries,
@@ -154,21 +153,6 @@ class Branches:
     def to_json(self) -> list[dict[str, Any]]:
         session_id = self.session.id
         return [{"session_id": session_id, **branch.to_json()} for branch in self.branches]
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredContext:
-    """What an agent gets when it goes on with a session."""
-
-    session: Session
-    projection: Projection
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "session_id": self.session.id,
-            "active_entry_id": self.session.active_entry_id,
-            **self.projection.to_json(),
-        }
 
 
 def sessions_here(
@@ -321,21 +305,6 @@ def _is_active(connection: Connection, entry: Entry) -> bool:
     except (SessionQuarantined, PathBroken):
         # A single entry of a damaged session can be looked at all the same.
         return False
-
-
-def read_context(controller: Controller, standpoint: Standpoint, session: str | None) -> RestoredContext:
-    """Return the context that a session's active path restores.
-
-    Raises
-    ------
-    UnsupportedSemanticVersion
-        If the path holds an entry that this Bridge does not read.
-    SessionNotFound, AmbiguousReference, InvalidReference, PathBroken
-        As :func:`read_log`.
-    """
-    with controller.store.read() as connection:
-        found = require_session(connection, find_session(connection, standpoint, session))
-        return RestoredContext(found, project(active_path(connection, found.id)))
 
 
 def _labels(connection: Connection, session_ids: Iterable[str]) -> dict[str, list[str]]:

@@ -149,3 +149,14 @@ class InvalidSession(BridgeError):
     exit_status = 60
     summary = "A session cannot be made or changed as asked (unknown kind, relation without parent, overlong label)."
     default_hint = "Mend what the message names and try again."
+
+
+class InvalidBoundary(BridgeError):
+    """Raised when a compaction cannot stand for the beginning of the branch it would be recorded on."""
+
+    code = "invalid_boundary"
+    exit_status = 62
+    summary = (
+        "A compaction's summary is empty, or what it would retain does not lie on its branch; nothing was written."
+    )
+    default_hint = "Name an entry of the active path as the first one to keep: bridge log"

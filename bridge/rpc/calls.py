@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
 from bridge.control.comparing import status_of
+from bridge.control.context import MAX_BUDGET_TOKENS, MIN_BUDGET_TOKENS, build_context
 from bridge.control.controller import Controller
 from bridge.control.delegations.results import resolve_result
 from bridge.control.delegations.tasks import find_task, list_tasks, session_of, task_details
-from bridge.control.reading import entry_of, read_context, read_log, read_tree, session_details, sessions_here
+from bridge.control.reading import entry_of, read_log, read_tree, session_details, sessions_here
 from bridge.control.recalling import DEFAULT_LIMIT, MAX_LIMIT, recall
 from bridge.control.sessions import (
     AppendRequest,
@@ -211,8 +212,28 @@ def sessions_tree(call: Call, params: OfSession) -> dict[str, Any]:
     return {"session_id": found.session.id, "active_entry_id": head, "nodes": found.to_json()}
 
 
-def sessions_context(call: Call, params: OfSession) -> dict[str, Any]:
-    return read_context(call.controller, call.standpoint, params.session).to_json()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextParams(OfSession):
+    budget: int | None = param(
+        "At most so many tokens by Bridge's estimate; the newest that fits.",
+        default=None,
+        minimum=MIN_BUDGET_TOKENS,
+        maximum=MAX_BUDGET_TOKENS,
+    )
+    cold_start: bool = param("Whether a checkpoint stands for what lies before it.", default=True)
+    with_files: bool = param("Whether to look if the files have moved on.", default=True)
+
+
+def sessions_context(call: Call, params: ContextParams) -> dict[str, Any]:
+    found = build_context(
+        call.controller,
+        call.standpoint,
+        params.session,
+        budget=params.budget,
+        cold_start=params.cold_start,
+        with_files=params.with_files,
+    )
+    return {**found.to_json(), "text": found.text()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,25 +28,31 @@ from bridge.adapters.conversation import (
     PermissionPolicy,
     refuse,
 )
-from bridge.adapters.errors import NativeResumeFailed
-from bridge.adapters.events import AdapterEvent, turn_completed
+from bridge.adapters.events import AdapterEvent, fault, turn_completed
+from bridge.control.context import build_context
 from bridge.control.controller import Controller
 from bridge.control.conversing import store as rows
 from bridge.control.conversing.looking import Outlook, look
-from bridge.control.conversing.restoring import RestorationMode, Standing, restored_text, standing_of
 from bridge.control.conversing.store import ChatAgent
 from bridge.control.conversing.turns import OWNER_PREFIX, TurnPlan, begin_turn, end_turn, record_event
 from bridge.control.observing import session_folder
-from bridge.control.recording import RecordingTransaction
+from bridge.control.restoration import Decision, Mode, decide, gather_facts, restore
+from bridge.control.standpoint import Standpoint
+from bridge.conversations.errors import HeadMoved
 from bridge.conversations.forest import require_session
-from bridge.conversations.models import Entry, EntryDraft, Session
+from bridge.conversations.models import Entry, Session
+from bridge.conversations.paths import ancestors
+from bridge.foundation.ids import short_entry
 from bridge.process.identity import ProcessIdentity, identity_of
-from bridge.semantics.stamps import Stamp
 from bridge.storage.transaction import Transaction
-from bridge.workspaces.store import save_state
 
 #: Statuses with which a turn of a conversation can end.
 COMPLETED: Final = "completed"
+CANCELLED: Final = "cancelled"
+#: Tokens that a restored context may take, by Bridge's estimate; a harness does not tell its model's window beforehand.
+RESTORED_TOKENS: Final = 100_000
+#: Entries that restoring an agent records at most: a resume that failed, and how it was restored.
+MAX_RESTORING_ENTRIES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ class TurnBegan:
 
     turn_id: str
     message: Entry
-    mode: RestorationMode
+    mode: str
     reason: str
 
 
@@ -178,16 +184,16 @@ class Chat:
         """
         head = expected_head or await self.head()
         outlook = await self.look() if outlook is None or outlook.head_entry_id != head else outlook
-        mode, reason, head = await self._prepare(head)
+        decision, head = await self._prepare(head)
         conversation = self._opened()
-        notices = self._notices(outlook, mode)
-        plan = self._plan(conversation, text, head, mode, reason)
+        notices = self._notices(outlook, decision.mode)
+        plan = self._plan(conversation, text, head, decision)
         workspace_id = (await self._session()).workspace_id
         message = await to_thread.run_sync(begin_turn, self._controller, plan, workspace_id)
         self._known, self._turn_is_running = None, True
         ended: AdapterEvent | None = None
         try:
-            yield TurnBegan(plan.turn_id, message, mode, reason)
+            yield TurnBegan(plan.turn_id, message, str(decision.mode), str(decision.reason))
             async with aclosing(conversation.prompt(text, turn_id=plan.turn_id, notices=notices)) as events:
                 async for event in events:
                     if event.kind == "turn.completed":
@@ -223,48 +229,75 @@ class Chat:
 
     # -- before a turn -----------------------------------------------------------------------------------------
 
-    async def _prepare(self, head: str) -> tuple[RestorationMode, str, str]:
-        """See to it that the agent knows what it has to know; return how, why, and the head it now leads up to."""
+    async def _prepare(self, head: str) -> tuple[Decision, str]:
+        """See to it that the agent knows what it has to know; return how, and the head that it now leads up to.
+
+        Raises
+        ------
+        HeadMoved
+            If the conversation went on meanwhile: what the agent was told would not be all of it.
+        """
         directory = await self._directory()
-        session_id, harness = self.session_id, self.harness.name
-
-        def stand() -> Standing:
-            with self._controller.store.read() as connection:
-                return standing_of(
-                    connection, session_id, head, known=self._known, harness=harness, directory=str(directory)
-                )
-
-        is_alive = self._conversation is not None and self._conversation.is_open
-        why = self._why_not_hot(is_alive=is_alive)
-        if not is_alive:
-            self._known = None
-        standing = await to_thread.run_sync(stand)
-        if is_alive and standing.is_current:
-            return RestorationMode.HOT, "the agent has the conversation up to here", head
+        is_running = self._conversation is not None and self._conversation.is_open and self._known is not None
+        facts = await to_thread.run_sync(
+            partial(
+                gather_facts,
+                self._controller,
+                self.session_id,
+                harness=self.harness.name,
+                can_resume=self.harness.capabilities.resume or self.harness.capabilities.load,
+                is_running=is_running,
+                agent_leaf_entry_id=self._known,
+            )
+        )
+        decision = decide(facts)
+        if decision.mode is Mode.HOT:
+            return decision, head
         await self._leave()
-        native = standing.native_session_id
-        if native is not None and self.harness.capabilities.resume:
-            try:
-                await self._open(directory, native=native, context=None)
-            except NativeResumeFailed as error:
-                head = await to_thread.run_sync(self._record_failed_resume, head, error)
-                why = "its own session could not be taken up"
-            else:
-                return RestorationMode.NATIVE_RESUME, "the agent's own session leads up to here", head
-        context = await to_thread.run_sync(restored_text, self._controller, session_id, head)
-        await self._open(directory, native=None, context=context or None)
-        if context:
-            return RestorationMode.CHECKPOINT_RESTORED, why, head
-        return RestorationMode.FRESH, "nothing was said yet", head
 
-    def _why_not_hot(self, *, is_alive: bool) -> str:
-        if self._conversation is None:
-            return "no agent was running"
-        if not is_alive:
-            return "the agent had ended"
-        return "the last turn did not end well" if self._known is None else "the conversation stands elsewhere"
+        async def resume(native: str) -> Conversation:
+            return await self._open(directory, native=native, context=None)
 
-    async def _open(self, directory: Path, *, native: str | None, context: str | None) -> None:
+        async def start(mode: Mode) -> Conversation:
+            cold = mode is Mode.CHECKPOINT_RESTORED
+            context = await to_thread.run_sync(self._context, cold)
+            return await self._open(directory, native=None, context=context)
+
+        restored = await restore(
+            self._controller,
+            self.session_id,
+            facts,
+            harness=self.harness.name,
+            resume=resume,
+            start=start,
+            native_session_of=lambda agent: agent.native_session_id,
+        )
+        await to_thread.run_sync(self._require_follows, restored.entry_id, head)
+        return restored.decision, restored.entry_id
+
+    def _context(self, cold_start: bool) -> str | None:  # noqa: FBT001 - handed to a thread by position
+        report = build_context(
+            self._controller,
+            Standpoint(session=self.session_id),
+            self.session_id,
+            budget=RESTORED_TOKENS,
+            cold_start=cold_start,
+            with_files=False,
+        )
+        return report.text() if report.projection.messages else None
+
+    def _require_follows(self, entry_id: str, head: str) -> None:
+        with self._controller.store.read() as connection:
+            near = ancestors(connection, entry_id, limit=MAX_RESTORING_ENTRIES)
+        found = {entry.id for entry in near} | {entry.parent_entry_id for entry in near}
+        if head not in found:
+            raise HeadMoved(
+                f"The conversation moved on from {short_entry(head)} while the agent was started. Nothing was sent.",
+                hint="Look where it is, then say it again.",
+                details={"session_id": self.session_id, "expected": head, "actual": entry_id},
+            )
+
+    async def _open(self, directory: Path, *, native: str | None, context: str | None) -> Conversation:
         agent_id = f"{OWNER_PREFIX}{secrets.token_hex(6)}"
         owner = identity_of(os.getpid())
         if owner is None:
@@ -288,7 +321,7 @@ class Chat:
             await to_thread.run_sync(controller.store.write, note)
 
         try:
-            self._conversation = await self.harness.open(
+            conversation = await self.harness.open(
                 OpenRequest(
                     directory=directory,
                     folder=controller.settings.chats / self.session_id,
@@ -307,39 +340,18 @@ class Chat:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(self._forget_agent, agent_id)
             raise
-        self._agent_id = agent_id
+        self._conversation, self._agent_id = conversation, agent_id
+        return conversation
 
-    def _record_failed_resume(self, head: str, error: NativeResumeFailed) -> str:
-        """Record that the agent's own session could not be taken up, before the fall-back; return the new head."""
-        stamp, keep = self._stamp()
-        payload = {
-            "reason": str(error.details.get("reason", "refused")),
-            "harness": self.harness.name,
-            "message": error.message,
-        }
-        draft = EntryDraft(kind="session.resume_failed", payload=payload, expected_head=head)
-        return self._controller.recorder.append(self.session_id, draft, stamp, first=keep).result().entry.id
-
-    def _stamp(self) -> tuple[Stamp, Callable[[RecordingTransaction], None]]:
-        controller = self._controller
-        with controller.store.read() as connection:
-            workspace_id = require_session(connection, self.session_id).workspace_id
-        observation = controller.observer.stamp_session(controller.store, workspace_id)
-
-        def keep(recording: RecordingTransaction) -> None:
-            save_state(recording.tx, observation, recording.moment)
-
-        return observation.stamp, keep
-
-    def _notices(self, outlook: Outlook, mode: RestorationMode) -> tuple[str, ...]:
+    def _notices(self, outlook: Outlook, mode: Mode) -> tuple[str, ...]:
         """Return what the agent is to be told of the files, once for each change."""
         if outlook.key == self._told:
             return ()
         self._told = outlook.key
-        words = outlook.words_for_agent(is_start=mode is not RestorationMode.HOT)
+        words = outlook.words_for_agent(is_start=mode is not Mode.HOT)
         return (words,) if words else ()
 
-    def _plan(self, conversation: Conversation, text: str, head: str, mode: RestorationMode, reason: str) -> TurnPlan:
+    def _plan(self, conversation: Conversation, text: str, head: str, decision: Decision) -> TurnPlan:
         self._turns += 1
         agent_id = self._agent_id or ""
         return TurnPlan(
@@ -348,11 +360,10 @@ class Chat:
             turn_id=f"{agent_id}-{self._turns}",
             harness=self.harness.name,
             native_session_id=conversation.native_session_id,
-            directory=str(self._place),
             expected_head=head,
             text=text,
-            mode=str(mode),
-            reason=reason,
+            mode=str(decision.mode),
+            reason=str(decision.reason),
             model=conversation.model,
         )
 
@@ -362,8 +373,13 @@ class Chat:
         self, plan: TurnPlan, workspace_id: str | None, ended: AdapterEvent, conversation: Conversation
     ) -> Entry:
         # A turn that was cancelled in order is known to the agent as it is recorded; one that failed may not be.
-        is_known = conversation.is_open and ended.payload.get("status") in (COMPLETED, "cancelled")
+        is_known = conversation.is_open and ended.payload.get("status") in (COMPLETED, CANCELLED)
         try:
+            if not is_known and ended.payload.get("status") == CANCELLED:
+                # The agent is gone, and how far it came is not known: whoever goes on is told.
+                why = str(ended.payload.get("reason") or "The agent was ended.")
+                event = fault(why, code="cancelled", turn_id=plan.turn_id)
+                await to_thread.run_sync(record_event, self._controller, plan, workspace_id, event)
             last = await to_thread.run_sync(
                 partial(end_turn, self._controller, plan, workspace_id, ended, is_known=is_known)
             )

@@ -1,4 +1,4 @@
-"""Queries over the rows of running chats: agent processes, and harnesses' own sessions. All take an open connection."""
+"""Queries over the rows of running chats: their agents' processes. All take an open connection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, delete, insert, select, update
 
 from bridge.process.identity import ProcessIdentity
-from bridge.storage.tables import chat_agents, native_sessions
+from bridge.storage.tables import chat_agents
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,44 +90,3 @@ def list_agents(connection: Connection, *, host: str | None = None, session_id: 
         )
         for row in connection.execute(query)
     ]
-
-
-def put_native(
-    connection: Connection,
-    session_id: str,
-    harness: str,
-    native_session_id: str,
-    *,
-    directory: str,
-    leaf_entry_id: str | None,
-    moment: str,
-) -> None:
-    """Record up to which entry a harness's own session knows the conversation; None: nobody can say."""
-    which = (
-        native_sessions.c.session_id == session_id,
-        native_sessions.c.harness == harness,
-        native_sessions.c.native_session_id == native_session_id,
-    )
-    changed = {"directory": directory, "leaf_entry_id": leaf_entry_id, "updated_at": moment}
-    if connection.execute(update(native_sessions).where(*which).values(**changed)).rowcount == 0:
-        key = {"session_id": session_id, "harness": harness, "native_session_id": native_session_id}
-        connection.execute(insert(native_sessions).values(**key, **changed))
-
-
-def natives_at(
-    connection: Connection, session_id: str, harness: str, *, directory: str, leaf_entry_ids: list[str]
-) -> dict[str, str]:
-    """Return the harness's own sessions that know the conversation up to exactly one of these entries, by entry."""
-    if not leaf_entry_ids:
-        return {}
-    query = (
-        select(native_sessions.c.leaf_entry_id, native_sessions.c.native_session_id)
-        .where(
-            native_sessions.c.session_id == session_id,
-            native_sessions.c.harness == harness,
-            native_sessions.c.directory == directory,
-            native_sessions.c.leaf_entry_id.in_(leaf_entry_ids),
-        )
-        .order_by(native_sessions.c.updated_at)
-    )
-    return {row.leaf_entry_id: row.native_session_id for row in connection.execute(query)}

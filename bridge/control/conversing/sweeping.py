@@ -63,7 +63,12 @@ def _sweep(controller: Controller, agent: ChatAgent, grace_seconds: float) -> Sw
             return None
         # The files as they were last seen in that turn: a look now would hide what happened to them since.
         stamp = require_entry(connection, leaf).stamp
-        payload = {"turn_id": agent.turn_id or agent.id, "status": "failed", "reason": REASON}
+        turn_id = agent.turn_id or agent.id
+        # Told to whoever goes on: nobody knows how far the agent came. It also keeps the agent's own session from
+        # being taken up here, which may hold more, or less, than what is recorded.
+        fault = {"turn_id": turn_id, "message": REASON, "code": "chat_killed"}
+        recording.append(agent.session_id, EntryDraft(kind="error", payload=fault, cursor=agent.id), stamp)
+        payload = {"turn_id": turn_id, "status": "failed", "reason": REASON}
         draft = EntryDraft(kind="turn.completed", payload=payload, cursor=agent.id)
         entry = recording.append(agent.session_id, draft, stamp).entry
         recording.close_cursor(agent.session_id, agent.id)

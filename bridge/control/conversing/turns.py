@@ -39,8 +39,8 @@ class TurnPlan:
         The agent, and the owner of the turn's cursor.
     expected_head
         The entry that the agent's context leads up to; if the head is another by now, nothing is written.
-    native_session_id, directory
-        The harness's own session, and where it works.
+    native_session_id
+        The harness's own session.
     mode, reason
         How the agent came by what it knows of the conversation.
     """
@@ -50,7 +50,6 @@ class TurnPlan:
     turn_id: str
     harness: str
     native_session_id: str
-    directory: str
     expected_head: str
     text: str
     mode: str
@@ -70,11 +69,7 @@ def begin_turn(controller: Controller, plan: TurnPlan, workspace_id: str | None)
     """
     observation = controller.observer.stamp_session(controller.store, workspace_id)
     controller.keeper.keep(observation)
-    meta = {
-        "harness": plan.harness,
-        "native_session_id": plan.native_session_id,
-        "restoration": {"mode": plan.mode, "reason": plan.reason},
-    }
+    meta = {"harness": plan.harness, "restoration": {"mode": plan.mode, "reason": plan.reason}}
     message = controller.recorder.prepare(
         EntryDraft(
             kind="user.message",
@@ -83,7 +78,11 @@ def begin_turn(controller: Controller, plan: TurnPlan, workspace_id: str | None)
         ),
         observation.stamp,
     )
-    payload: dict[str, Any] = {"turn_id": plan.turn_id, "provider_meta": meta}
+    payload: dict[str, Any] = {
+        "turn_id": plan.turn_id,
+        "native_session_id": plan.native_session_id,
+        "provider_meta": meta,
+    }
     if plan.model is not None:
         payload["model"] = plan.model
     started = controller.recorder.prepare(
@@ -97,7 +96,6 @@ def begin_turn(controller: Controller, plan: TurnPlan, workspace_id: str | None)
         recording.open_cursor(plan.session_id, plan.agent_id, entry.id)
         recording.append(plan.session_id, started)
         rows.note_turn(recording.tx.connection, plan.agent_id, plan.turn_id)
-        _note_native(recording, plan, None)
         if require_session(recording.tx.connection, plan.session_id).harness != plan.harness:
             recording.update_session(plan.session_id, harness=plan.harness)
         return entry
@@ -137,14 +135,16 @@ def end_turn(
     """
     observation = controller.observer.stamp_session(controller.store, workspace_id)
     controller.keeper.keep(observation)
-    ended = controller.recorder.prepare(_draft(plan, completed), observation.stamp)
+    payload = dict(completed.payload)
+    if is_known:
+        payload["native_session_id"] = plan.native_session_id
+    ended = controller.recorder.prepare(_draft(plan, AdapterEvent(completed.kind, payload)), observation.stamp)
 
     def run(recording: RecordingTransaction) -> Entry:
         save_state(recording.tx, observation, recording.moment)
         entry = recording.append(plan.session_id, ended).entry
         recording.close_cursor(plan.session_id, plan.agent_id)
         rows.note_turn(recording.tx.connection, plan.agent_id, None)
-        _note_native(recording, plan, entry.id if is_known else None)
         return entry
 
     return controller.recorder.transact(run)
@@ -176,15 +176,3 @@ def _require_idle(recording: RecordingTransaction, plan: TurnPlan) -> None:
                 f"Another chat's turn is running at {short_entry(plan.expected_head)}. Nothing was sent.",
                 details={"session_id": plan.session_id, "entry_id": plan.expected_head, "owner": cursor.owner},
             )
-
-
-def _note_native(recording: RecordingTransaction, plan: TurnPlan, leaf: str | None) -> None:
-    rows.put_native(
-        recording.tx.connection,
-        plan.session_id,
-        plan.harness,
-        plan.native_session_id,
-        directory=plan.directory,
-        leaf_entry_id=leaf,
-        moment=recording.moment,
-    )

@@ -12,7 +12,6 @@ from bridge.storage.tables.control import (
     chat_agents,
     controllers,
     delegations,
-    native_sessions,
     plans,
 )
 from bridge.storage.tables.conversations import (
@@ -56,7 +55,6 @@ __all__ = [
     "manifest_pages",
     "manifests",
     "metadata",
-    "native_sessions",
     "plans",
     "quarantined_sessions",
     "recall_documents",

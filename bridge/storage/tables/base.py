@@ -58,6 +58,11 @@ def partial_unique(name: str, *columns: str, where: str) -> Index:
     return Index(name, *columns, unique=True, sqlite_where=text(where), info={"where": where})
 
 
+def partial(name: str, *columns: str, where: str) -> Index:
+    """Declare an index over the rows for which a condition holds, as :func:`partial_unique` does."""
+    return Index(name, *columns, sqlite_where=text(where), info={"where": where})
+
+
 def note_for_postgresql(tables: MetaData = metadata) -> None:
     """Give the partial indexes their condition for PostgreSQL; before any table is made or compared there."""
     for table in tables.tables.values():

@@ -120,16 +120,3 @@ chat_agents = Table(
     required("started_at"),
     Index("ix_chat_agents_session_id", "session_id"),
 )
-
-#: A harness's own session, and the entry up to which it knows the conversation; NULL: nobody can say.
-native_sessions = Table(
-    "native_sessions",
-    metadata,
-    key("session_id"),
-    key("harness"),
-    key("native_session_id"),
-    required("directory"),
-    optional("leaf_entry_id"),
-    required("updated_at"),
-    sqlite_with_rowid=False,
-)

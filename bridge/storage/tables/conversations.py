@@ -13,12 +13,22 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from bridge.storage.tables.base import key, metadata, optional, partial_unique, required
+from bridge.storage.tables.base import key, metadata, optional, partial, partial_unique, required
 
 #: An entry id is its session's id and its sequence, padded to six digits; the same text on every database.
 _ID_CHECK = (
     "id = session_id || '-' || CASE WHEN sequence < 1000000"
     " THEN substr(CAST(1000000 + sequence AS TEXT), 2) ELSE CAST(sequence AS TEXT) END"
+)
+
+#: Rows that say something about a whole path, however far up they lie: an entry whose parent is not the one recorded
+#: just before it, a kind whose word holds for all that follows, a version that no path may hold. Between them a path
+#: is an unbroken run of sequences, so its shape is known without reading it. Queries repeat the condition as it stands.
+WAYMARK_CONDITION = (
+    "kind IN ('model.changed', 'effort.changed', 'checkpoint', 'compaction', 'worker.result')"
+    " OR semantic_schema_version NOT IN (1, 2)"
+    " OR parent_entry_id <> session_id || '-' || CASE WHEN sequence <= 1000000"
+    " THEN substr(CAST(999999 + sequence AS TEXT), 2) ELSE CAST(sequence - 1 AS TEXT) END"
 )
 
 #: One conversation. ``workspace_id`` and ``agent_id`` are values: the trees share no keys.
@@ -87,6 +97,7 @@ session_entries = Table(
     CheckConstraint("(external_id IS NULL) = (external_source IS NULL)", name="external_id"),
     CheckConstraint("length(entry_hash) = 64 AND length(payload_hash) = 64", name="hashes"),
     Index("ix_session_entries_parent", "session_id", "parent_entry_id"),
+    partial("ix_session_entries_waymarks", "session_id", "sequence", where=WAYMARK_CONDITION),
     partial_unique(
         "uq_session_entries_external_id",
         "session_id",

@@ -234,15 +234,7 @@ CREATE TABLE chat_agents (
 
 CREATE INDEX ix_chat_agents_session_id ON chat_agents (session_id)
 
-CREATE TABLE native_sessions (
-    session_id VARCHAR NOT NULL,
-    harness VARCHAR NOT NULL,
-    native_session_id VARCHAR NOT NULL,
-    directory VARCHAR NOT NULL,
-    leaf_entry_id VARCHAR,
-    updated_at VARCHAR NOT NULL,
-    CONSTRAINT pk_native_sessions PRIMARY KEY (session_id, harness, native_session_id)
-) WITHOUT ROWID
+CREATE INDEX ix_session_entries_waymarks ON session_entries (session_id, sequence) WHERE kind IN ('model.changed', 'effort.changed', 'checkpoint', 'compaction', 'worker.result') OR semantic_schema_version NOT IN (1, 2) OR parent_entry_id <> session_id || '-' || CASE WHEN sequence <= 1000000 THEN substr(CAST(999999 + sequence AS TEXT), 2) ELSE CAST(sequence - 1 AS TEXT) END
 
 CREATE VIRTUAL TABLE recall_index USING fts5(session, terms, content='', tokenize='ascii')
 
