@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 import anyio
+from anyio.abc import TaskStatus
 
 from bridge.cli.chat.errors import ChatStopped
 from bridge.cli.chat.showing import TurnDisplay
@@ -30,11 +31,26 @@ async def take_turn(
     Ctrl-C asks the agent to stop, a second one ends it. Raises what ``Chat.send`` raises.
     """
     ended: TurnEnded | None = None
+    async with (
+        cancelled_by_signals(cli, chat),
+        aclosing(chat.send(text, outlook=outlook, expected_head=expected_head)) as reports,
+    ):
+        async for report in reports:
+            display.report(report)
+            if isinstance(report, TurnEnded):
+                ended = report
+    return ended
+
+
+@asynccontextmanager
+async def cancelled_by_signals(cli: Cli, chat: Chat) -> AsyncIterator[None]:
+    """Let Ctrl-C ask the agent to stop, and a second one end it; before it was asked anything, call it all off."""
     async with sole_error_group() as group:
 
-        async def watch() -> None:
+        async def watch(*, task_status: TaskStatus[None]) -> None:
             asked = False
             with anyio.open_signal_receiver(signal.SIGINT) as signals:
+                task_status.started()
                 async for _ in signals:
                     if not chat.turn_is_running:
                         cli.output.status("called off; nothing was sent")
@@ -47,16 +63,10 @@ async def take_turn(
                         cli.output.status("cancelling; Ctrl-C again ends the agent")
                         await chat.cancel()
 
-        group.start_soon(watch)
-        # A breath, so that the receiver is there before the agent is asked.
-        await anyio.lowlevel.checkpoint()
-        async with aclosing(chat.send(text, outlook=outlook, expected_head=expected_head)) as reports:
-            async for report in reports:
-                display.report(report)
-                if isinstance(report, TurnEnded):
-                    ended = report
+        # Only once the receiver is there: a Ctrl-C before would be nobody's.
+        await group.start(watch)
+        yield
         group.cancel_scope.cancel()
-    return ended
 
 
 @asynccontextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from bridge.adapters.conversation import LiveKind, LiveText
@@ -33,9 +34,21 @@ class TurnDisplay:
         self.turns: list[dict[str, Any]] = []
         self._entries: list[str] = []
         self._began: TurnBegan | None = None
+        self._is_silent = False
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Show nothing of what the agent says meanwhile: it is no part of the conversation."""
+        self._is_silent = True
+        try:
+            yield
+        finally:
+            self._is_silent = False
 
     def live(self, piece: LiveText) -> None:
         """Show a piece of text as it arrives."""
+        if self._is_silent:
+            return
         if self._cli.output.json_lines:
             self._cli.output.progress({"event": "text", "kind": str(piece.kind), "text": piece.text})
         if self._cli.output.as_json:

@@ -28,7 +28,9 @@ from bridge.adapters.conversation import (
     PermissionPolicy,
     refuse,
 )
+from bridge.adapters.errors import ConversationEnded
 from bridge.adapters.events import AdapterEvent, fault, turn_completed
+from bridge.control.checkpoints import Checkpoint, request_checkpoint, request_compacting
 from bridge.control.context import build_context
 from bridge.control.controller import Controller
 from bridge.control.conversing import store as rows
@@ -42,6 +44,8 @@ from bridge.conversations.errors import HeadMoved
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import Entry, Session
 from bridge.conversations.paths import ancestors
+from bridge.conversations.projection import COMPACTION
+from bridge.conversations.turns import TURN_COMPLETED
 from bridge.foundation.ids import short_entry
 from bridge.process.identity import ProcessIdentity, identity_of
 from bridge.storage.transaction import Transaction
@@ -49,8 +53,12 @@ from bridge.storage.transaction import Transaction
 #: Statuses with which a turn of a conversation can end.
 COMPLETED: Final = "completed"
 CANCELLED: Final = "cancelled"
+#: Why a person has a conversation summed up.
+MANUAL: Final = "manual"
 #: Tokens that a restored context may take, by Bridge's estimate; a harness does not tell its model's window beforehand.
 RESTORED_TOKENS: Final = 100_000
+#: Entries that are looked at for a compaction since the last turn.
+MAX_LOOKED_AT: Final = 100
 #: Entries that restoring an agent records at most: a resume that failed, and how it was restored.
 MAX_RESTORING_ENTRIES: Final = 2
 
@@ -208,6 +216,34 @@ class Chat:
                 last = await self._finish(plan, workspace_id, ended, conversation)
         yield TurnEnded(plan.turn_id, str(ended.payload["status"]), str(ended.payload.get("reason") or ""), last)
 
+    async def checkpoint(self) -> Checkpoint:
+        """Have the agent sum up the conversation, and record that for a cold start later.
+
+        Raises
+        ------
+        CheckpointFailed
+            If it gives no usable answer.
+        BridgeError
+            What opening a conversation raises.
+        """
+        conversation = await self._for_asking()
+        done = await request_checkpoint(
+            self._controller, self.session_id, self._ask, reason=MANUAL, model=conversation.model
+        )
+        self._known = done.entry.id if done.appended.is_head and conversation.is_open else None
+        return done
+
+    async def compact(self) -> Checkpoint:
+        """Have the agent sum up, and let that stand for all but the newest part; the next message starts from it."""
+        conversation = await self._for_asking()
+        try:
+            done, _ = await request_compacting(
+                self._controller, self.session_id, self._ask, reason=MANUAL, model=conversation.model
+            )
+        finally:
+            await self._leave()
+        return done
+
     async def cancel(self) -> None:
         """Ask the agent to end the running turn."""
         if self._conversation is not None and self._turn_is_running:
@@ -227,6 +263,30 @@ class Chat:
         with anyio.CancelScope(shield=True):
             await self._leave()
 
+    # -- summing up --------------------------------------------------------------------------------------------
+
+    async def _for_asking(self) -> Conversation:
+        await self._prepare(await self.head())
+        return self._opened()
+
+    async def _ask(self, text: str) -> str:
+        """Put a question to the agent that is no part of the conversation; return its answer."""
+        self._turn_is_running = True
+        turn_id, said, ended = f"{self._agent_id}-ask", [], None
+        try:
+            async with aclosing(self._opened().prompt(text, turn_id=turn_id)) as events:
+                async for event in events:
+                    if event.kind == "assistant.message":
+                        said.append(str(event.payload["text"]))
+                    elif event.kind == "turn.completed":
+                        ended = event
+        finally:
+            self._turn_is_running = False
+        if ended is None or ended.payload.get("status") != COMPLETED:
+            why = "" if ended is None else str(ended.payload.get("reason") or "")
+            raise ConversationEnded(f"The agent did not answer. {why}".rstrip())
+        return "".join(said)
+
     # -- before a turn -----------------------------------------------------------------------------------------
 
     async def _prepare(self, head: str) -> tuple[Decision, str]:
@@ -245,7 +305,7 @@ class Chat:
                 self._controller,
                 self.session_id,
                 harness=self.harness.name,
-                can_resume=self.harness.capabilities.resume or self.harness.capabilities.load,
+                can_resume=await to_thread.run_sync(self._may_resume, head),
                 is_running=is_running,
                 agent_leaf_entry_id=self._known,
             )
@@ -274,6 +334,17 @@ class Chat:
         )
         await to_thread.run_sync(self._require_follows, restored.entry_id, head)
         return restored.decision, restored.entry_id
+
+    def _may_resume(self, head: str) -> bool:
+        """Return whether an own session of the agent would do: after a compaction it holds what was to be left out."""
+        capabilities = self.harness.capabilities
+        if not (capabilities.resume or capabilities.load):
+            return False
+        with self._controller.store.read() as connection:
+            for entry in ancestors(connection, head, limit=MAX_LOOKED_AT):
+                if entry.kind in (COMPACTION, TURN_COMPLETED):
+                    return entry.kind != COMPACTION
+        return True
 
     def _context(self, cold_start: bool) -> str | None:  # noqa: FBT001 - handed to a thread by position
         report = build_context(
