@@ -16,21 +16,17 @@ from bridge.conversations.forest import require_session
 _MANY: Final = "Several are installed"
 
 
-def choose_session(
-    controller: Controller, standpoint: Standpoint, reference: str | None, *, is_new: bool, label: str | None
-) -> tuple[str, bool]:
-    """Return the full id of the session, and whether it was made for this chat.
+def find_chat(controller: Controller, standpoint: Standpoint, reference: str | None) -> str | None:
+    """Return the full id of the session meant: the current one without a reference, None if there is none."""
+    with controller.store.read() as connection:
+        if reference is not None:
+            return find_session(connection, standpoint, reference)
+        return current_session(connection, standpoint)
 
-    Without a reference it is the current one, and a new one where there is none.
-    """
-    if not is_new:
-        with controller.store.read() as connection:
-            if reference is not None:
-                return find_session(connection, standpoint, reference), False
-            found = current_session(connection, standpoint)
-        if found is not None:
-            return found, False
-    return start_session(controller, standpoint, SessionRequest(label=label)).session.id, True
+
+def start_chat(controller: Controller, standpoint: Standpoint, *, label: str | None, harness: str) -> str:
+    """Make a session for a chat and return its id."""
+    return start_session(controller, standpoint, SessionRequest(label=label, harness=harness)).session.id
 
 
 def choose_harness(

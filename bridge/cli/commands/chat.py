@@ -50,7 +50,7 @@ def chat(
     """
     import anyio
 
-    from bridge.cli.chat.choosing import choose_harness, choose_session
+    from bridge.cli.chat.choosing import choose_harness, find_chat, start_chat
     from bridge.cli.composition import open_controller
     from bridge.cli.rendering import one_line
     from bridge.cli.standing import standpoint_of
@@ -66,10 +66,12 @@ def chat(
             told = f"an earlier chat of {short_session(left.session_id)} was cut off"
             cli.output.status(f"{told}; {left.processes} of its processes were ended" if left.processes else told)
         here = standpoint_of(cli)
-        if harness is not None:
-            choose_harness(cli, controller, None, harness)  # before a session is made for it
-        session_id, is_made = choose_session(controller, here, session, is_new=new, label=label)
+        session_id = None if new else find_chat(controller, here, session)
+        # Before a session is made for it: one that nobody can talk in would be left behind.
         talker, is_found = choose_harness(cli, controller, session_id, harness)
+        is_made = session_id is None
+        if session_id is None:
+            session_id = start_chat(controller, here, label=label, harness=talker.name)
         if is_found or is_made:
             cli.output.status(f"session {short_session(session_id)}, talking to {one_line(talker.name)}")
         talk = partial(_talk, cli, controller, session_id, talker, model=model, by_line=lines)
