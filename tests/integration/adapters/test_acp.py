@@ -470,7 +470,7 @@ async def test_who_stops_listening_leaves_no_turn_behind(harness, request_for):
         ),
         (
             "say(id=read()['id'], result={'protocolVersion': 1, 'authMethods': [{'id': 'key', 'name': 'API key'}]}); "
-            + "say(id=read()['id'], error={'code': -32000, 'message': 'Authentication required'})",
+             "say(id=read()['id'], error={'code': -32000, 'message': 'Authentication required'})",
             HarnessLoginNeeded,
             "API key",
         ),
