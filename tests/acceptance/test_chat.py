@@ -186,7 +186,8 @@ def test_a_harness_of_the_configuration(chat, bridge_home, entries, tmp_path):
     bridge_home.mkdir()
     command = [sys.executable, "-m", "bridge.adapters.scripted", "--script", str(script)]
     (bridge_home / "config.toml").write_text(
-        f'chat_harness = "mine"\n[harness.mine]\ncommand = {json.dumps(command)}\nenv = {{X = "1"}}\ncapabilities = ["fs"]\n'
+        f'chat_harness = "mine"\n[harness.mine]\ncommand = {json.dumps(command)}\n'
+        'env = {X = "1"}\ncapabilities = ["fs"]\n'
     )
     assert chat("hello", "--new").ok().stdout == "hello from the script, turn 1\n"
     assert chat("!run sh -c 'echo $X'").status == 0
@@ -330,7 +331,6 @@ def test_the_head_moves_during_a_turn_and_its_events_stay_on_their_branch(
     every = entries("--all")
     late = next(entry for entry in every if entry["payload"].get("text") == "late")
     assert next(entry["kind"] for entry in every if entry["id"] == late["parent_entry_id"]) == "plan.updated"
-    assert chat("!context").ok().stdout == "I was told nothing.\n" or True
 
 
 def test_two_chats_in_one_session_do_not_mix(chat, entries, running):

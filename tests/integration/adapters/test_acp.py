@@ -6,7 +6,6 @@ import os
 import stat
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +29,13 @@ from bridge.process.identity import Marker, ProcessIdentity, is_running, marked_
 from bridge.semantics.validation import validate
 
 ROOT = Path(__file__).resolve().parents[3]
-LIMITS = Limits(silence_seconds=20, start_seconds=20, cancel_seconds=5, grace_seconds=0.3)
+LIMITS = Limits(silence_seconds=60, start_seconds=60, cancel_seconds=30, grace_seconds=0.3)
 pytestmark = pytest.mark.anyio
+#: An agent that greets, offers a way to log in, and wants that before anything else.
+LOGIN_WANTED = """
+say(id=read()["id"], result={"protocolVersion": 1, "authMethods": [{"id": "key", "name": "API key"}]})
+say(id=read()["id"], error={"code": -32000, "message": "Authentication required"})
+"""
 
 Opened = Callable[..., Any]
 
@@ -279,25 +283,28 @@ async def test_terminals_run_only_what_is_allowed(harness, request_for, tmp_path
 
 
 async def cancelled_turn(
-    conversation: Conversation, text: str, act: Callable[[], Any]
+    conversation: Conversation, text: str, act: Callable[[], Any], *, at: str
 ) -> list[tuple[str, dict[str, Any]]]:
+    """Do something to a turn once an event of a kind came of it."""
     found: list[tuple[str, dict[str, Any]]] = []
-
-    async def listen() -> None:
-        found.extend(await said(conversation, text))
-
+    acted = False
     async with anyio.create_task_group() as group:
-        group.start_soon(listen)
-        await anyio.sleep(0.4)
-        await act()
+        async for event in conversation.prompt(text, turn_id="t1"):
+            validate(event.kind, dict(event.payload))
+            found.append((event.kind, dict(event.payload)))
+            if event.kind == at and not acted:
+                acted = True
+                group.start_soon(act)
     return found
 
 
 async def test_a_cancelled_turn_keeps_what_was_said_and_the_conversation(harness, request_for):
     conversation = await harness.open(request_for())
-    found = await cancelled_turn(conversation, "!say first\n!sleep 30\n!say second", conversation.cancel)
-    assert kinds(found) == ["assistant.message", "turn.completed"]
-    assert found[0][1]["text"] == "first"
+    found = await cancelled_turn(
+        conversation, "!plan a\n!say first\n!sleep 60\n!say second", conversation.cancel, at="plan.updated"
+    )
+    assert kinds(found)[0] == "plan.updated"
+    assert "second" not in str(found)
     assert found[-1][1]["status"] == "cancelled"
     assert conversation.is_open
     assert (await said(conversation, "still there"))[-1][1]["status"] == "completed"
@@ -306,7 +313,7 @@ async def test_a_cancelled_turn_keeps_what_was_said_and_the_conversation(harness
 
 async def test_an_agent_that_does_not_heed_is_ended(harness, request_for, tmp_path):
     conversation = await harness.open(request_for(limits=replace(LIMITS, cancel_seconds=0.3)))
-    found = await cancelled_turn(conversation, "!stubborn\n!stall", conversation.cancel)
+    found = await cancelled_turn(conversation, "!stubborn\n!plan a\n!stall", conversation.cancel, at="plan.updated")
     assert found[-1][1]["status"] == "cancelled"
     assert "did not heed" in found[-1][1]["reason"]
     assert not conversation.is_open
@@ -316,7 +323,9 @@ async def test_an_agent_that_does_not_heed_is_ended(harness, request_for, tmp_pa
 
 async def test_killing_ends_a_stubborn_agent_and_what_it_left(harness, request_for, tmp_path):
     conversation = await harness.open(request_for())
-    found = await cancelled_turn(conversation, "!stubborn\n!leave 60\n!stall", conversation.kill)
+    found = await cancelled_turn(
+        conversation, "!stubborn\n!leave 60\n!plan a\n!stall", conversation.kill, at="plan.updated"
+    )
     assert found[-1][1] == {**found[-1][1], "status": "cancelled", "reason": "The agent was killed."}
     assert marked_processes(Marker(str(tmp_path))) == []
     with pytest.raises(ConversationEnded):
@@ -330,7 +339,7 @@ async def test_a_question_is_withdrawn_when_its_turn_is_cancelled(harness, reque
         raise AssertionError
 
     conversation = await harness.open(request_for(permission=think))
-    found = await cancelled_turn(conversation, "!ask x", conversation.cancel)
+    found = await cancelled_turn(conversation, "!ask x", conversation.cancel, at="approval.requested")
     assert [payload["decision"] for kind, payload in found if kind == "approval.resolved"] == ["cancelled"]
     assert found[-1][1]["status"] == "cancelled"
     await conversation.close()
@@ -343,7 +352,7 @@ async def test_a_question_is_withdrawn_when_its_turn_is_cancelled(harness, reque
     ("directive", "limits", "code", "words"),
     [
         ("!crash 7", {}, "crashed", "exit status 7"),
-        ("!stall", {"silence_seconds": 0.5}, "stalled", "said nothing"),
+        ("!stall", {"silence_seconds": 4}, "stalled", "said nothing"),
         ("!huge 300000", {"message_bytes": 100_000}, "protocol_broken", "above the limit"),
         ("!huge 100000\n!huge 100000", {"turn_bytes": 150_000}, "output_limit", "150000 bytes"),
         ("!fail no luck", {}, "agent_error", "no luck"),
@@ -469,20 +478,18 @@ async def test_who_stops_listening_leaves_no_turn_behind(harness, request_for):
             "id",
         ),
         (
-            "say(id=read()['id'], result={'protocolVersion': 1, 'authMethods': [{'id': 'key', 'name': 'API key'}]}); "
-             "say(id=read()['id'], error={'code': -32000, 'message': 'Authentication required'})",
+            LOGIN_WANTED,
             HarnessLoginNeeded,
             "API key",
         ),
     ],
 )
 async def test_a_start_that_fails_is_typed_and_leaves_nothing(tmp_path, request_for, source, error, words):
-    limits = replace(LIMITS, start_seconds=1.5, message_bytes=200_000)
-    began = time.monotonic()
+    # Short only where the time itself is what ends it: a busy machine takes its time to start a program.
+    limits = replace(LIMITS, start_seconds=1.5 if words == "did not answer" else 60, message_bytes=200_000)
     with pytest.raises(error) as caught:
         await program(tmp_path, source).open(request_for(limits=limits))
     assert words in caught.value.message
-    assert time.monotonic() - began < 15
     assert marked_processes(Marker(str(tmp_path))) == []
 
 
