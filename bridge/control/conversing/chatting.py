@@ -45,6 +45,7 @@ from bridge.conversations.forest import require_session
 from bridge.conversations.models import Entry, Session
 from bridge.conversations.paths import ancestors
 from bridge.conversations.projection import COMPACTION
+from bridge.conversations.references import require_entry
 from bridge.conversations.turns import TURN_COMPLETED
 from bridge.foundation.ids import short_entry
 from bridge.process.identity import ProcessIdentity, identity_of
@@ -59,8 +60,8 @@ MANUAL: Final = "manual"
 RESTORED_TOKENS: Final = 100_000
 #: Entries that are looked at for a compaction since the last turn.
 MAX_LOOKED_AT: Final = 100
-#: Entries that restoring an agent records at most: a resume that failed, and how it was restored.
-MAX_RESTORING_ENTRIES: Final = 2
+#: Kinds of entries that restoring an agent records: a resume that failed, and how it was restored.
+RESTORING_KINDS: Final = frozenset({"session.resume_failed", "session.status"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,10 @@ class Chat:
         BridgeError
             What opening a conversation raises; nothing was sent.
         """
-        head = expected_head or await self.head()
+        actual = await self.head()
+        head = expected_head or actual
+        if head != actual:
+            raise self._moved(head, actual)
         outlook = await self.look() if outlook is None or outlook.head_entry_id != head else outlook
         decision, head = await self._prepare(head)
         conversation = self._opened()
@@ -358,15 +362,21 @@ class Chat:
         return report.text() if report.projection.messages else None
 
     def _require_follows(self, entry_id: str, head: str) -> None:
+        """Refuse to go on if somebody else's entry lies between the head and what restoring recorded."""
         with self._controller.store.read() as connection:
-            near = ancestors(connection, entry_id, limit=MAX_RESTORING_ENTRIES)
-        found = {entry.id for entry in near} | {entry.parent_entry_id for entry in near}
-        if head not in found:
-            raise HeadMoved(
-                f"The conversation moved on from {short_entry(head)} while the agent was started. Nothing was sent.",
-                hint="Look where it is, then say it again.",
-                details={"session_id": self.session_id, "expected": head, "actual": entry_id},
-            )
+            entry = require_entry(connection, entry_id)
+            while entry.id != head and entry.kind in RESTORING_KINDS and entry.parent_entry_id is not None:
+                entry = require_entry(connection, entry.parent_entry_id)
+        if entry.id != head:
+            raise self._moved(head, entry_id)
+
+    def _moved(self, expected: str, actual: str) -> HeadMoved:
+        return HeadMoved(
+            f"The conversation moved on from {short_entry(expected)}; it is at {short_entry(actual)}. "
+            "Nothing was sent.",
+            hint="Look where it is, then say it again.",
+            details={"session_id": self.session_id, "expected": expected, "actual": actual},
+        )
 
     async def _open(self, directory: Path, *, native: str | None, context: str | None) -> Conversation:
         agent_id = f"{OWNER_PREFIX}{secrets.token_hex(6)}"
