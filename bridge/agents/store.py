@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, insert, select, tuple_, update
 
 from bridge.agents.models import Agent
 from bridge.storage.tables import agents
@@ -53,3 +53,22 @@ def agent_of_session(connection: Connection, session_id: str) -> Agent | None:
     query = select(*_COLUMNS).where(agents.c.session_id == session_id).order_by(agents.c.created_at, agents.c.id)
     row = connection.execute(query.limit(1)).one_or_none()
     return None if row is None else Agent(*row)
+
+
+def list_agents(
+    connection: Connection,
+    *,
+    after: Agent | None = None,
+    limit: int | None = None,
+    parent: str | None = None,
+    session_id: str | None = None,
+) -> list[Agent]:
+    """Return agents in the order of their creation; each condition narrows, none means all."""
+    query = select(*_COLUMNS).order_by(agents.c.created_at, agents.c.id)
+    if after is not None:
+        query = query.where(tuple_(agents.c.created_at, agents.c.id) > (after.created_at, after.id))
+    if parent is not None:
+        query = query.where(agents.c.parent_agent_id == parent)
+    if session_id is not None:
+        query = query.where(agents.c.session_id == session_id)
+    return [Agent(*row) for row in connection.execute(query if limit is None else query.limit(limit))]

@@ -63,6 +63,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("goto", "Go to another entry of a session; no file is touched", "goto:goto"),
     CommandSpec("back", "Go back to the entry before the head; no file is touched", "goto:back"),
     CommandSpec("label", "Name an entry, or take a name from it", "label:label"),
+    CommandSpec("fork", "Start a session that goes on from an entry of another one", "fork:fork"),
     CommandSpec("context", "Print the context that a session's active path restores", "context:context"),
     CommandSpec("status", "Compare the files with the last entry of each session", "status:status"),
     CommandSpec("diff", "Show which paths differ between an entry's stamp and now", "diff:diff"),

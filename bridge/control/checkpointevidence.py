@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from bridge.control.context import stored_path
@@ -47,7 +48,7 @@ class Evidence:
         Each with the entry that shows it first; None where stamps alone do. Files are relative to the top of the
         repository, as plain names.
     root
-        The top of the checkout as bytes would be joined to it; None without one.
+        The top of the checkout; None without one.
     """
 
     session_id: str
@@ -56,7 +57,7 @@ class Evidence:
     tokens: int
     decisions: Mapping[str, str | None]
     files: Mapping[str, str | None]
-    root: Any = None
+    root: Path | None = None
 
     def plain(self, path: str) -> str:
         """Return a path, as somebody wrote it, the way that files are listed here."""
@@ -104,7 +105,7 @@ def gather(controller: Controller, session_id: str, leaf_entry_id: str) -> Evide
     )
 
 
-def plain_name(path: str, root: Any) -> str:
+def plain_name(path: str, root: Path | None) -> str:
     """Return a path relative to the top of a checkout; as it is if it lies outside, or there is none."""
     if root is None:
         return path
@@ -112,7 +113,9 @@ def plain_name(path: str, root: Any) -> str:
     return path if found is None else plain_path(found)
 
 
-def _collect(path: StoredPath, root: Any, decisions: dict[str, str | None], files: dict[str, str | None]) -> str | None:
+def _collect(
+    path: StoredPath, root: Path | None, decisions: dict[str, str | None], files: dict[str, str | None]
+) -> str | None:
     """Fill in what entries say, oldest first; return the entry from which on they were read."""
     boundary = find_boundary(path, cold_start=True)
     # The boundary is itself among the entries read: its lists stand for what lies before.
@@ -159,7 +162,7 @@ def _newest(found: dict[str, str | None], limit: int) -> dict[str, str | None]:
     return dict(list(found.items())[-limit:])
 
 
-def _root(controller: Controller, workspace_id: str | None) -> Any:
+def _root(controller: Controller, workspace_id: str | None) -> Path | None:
     folder = session_folder(controller.store, workspace_id)
     if folder is None:
         return None

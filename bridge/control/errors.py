@@ -219,3 +219,30 @@ class CheckpointFailed(BridgeError):
     exit_status = 94
     summary = "An agent gave no usable checkpoint in two answers; the failure is recorded, the conversation as it was."
     default_hint = "Go on, and try again later: /checkpoint. What the agent wrote is kept with the failure: bridge log"
+
+
+class ControllerStopping(BridgeError):
+    """Raised when something is to be started in a process that is about to end."""
+
+    code = "controller_stopping"
+    exit_status = 208
+    summary = "The controller is about to end and starts nothing more; nothing was changed."
+    default_hint = "Ask again; another controller starts on demand."
+
+
+class EventCursorUnknown(BridgeError):
+    """Raised when events are wanted from a cursor on that the store does not have."""
+
+    code = "event_cursor_unknown"
+    exit_status = 209
+    summary = "The store has no event of that cursor: it is of another store, or the store was replaced."
+    default_hint = "Begin anew: take sessions/snapshot and subscribe with its cursor."
+
+
+class AgentNotFound(BridgeError):
+    """Raised when no agent has an id."""
+
+    code = "agent_not_found"
+    exit_status = 210
+    summary = "There is no agent of that id."
+    default_hint = "List them with the method agents/list."

@@ -7,22 +7,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.control.controller import Controller
-from bridge.control.outline import BranchTip, active_ids, branch_tips, children_of
+from bridge.control.paging import Annotated, Selection, newest, oldest, path_rows, session_rows
 from bridge.control.standpoint import Standpoint, find_entry, find_session, places_at
-from bridge.control.views import entry_view, node_view, session_view, stamp_view, summary_of, unreadable
-from bridge.conversations.errors import PathBroken, SessionQuarantined
+from bridge.control.views import entry_view, session_view, stamp_view
+from bridge.conversations.errors import EntryNotFound, PathBroken, SessionQuarantined
+from bridge.conversations.facets import Facet
 from bridge.conversations.forest import require_session
-from bridge.conversations.models import Cursor, Entry, Label, Node, Session
-from bridge.conversations.paths import ForkOrigin, active_path, fork_origin, lies_on_active_path
+from bridge.conversations.models import Cursor, Entry, Label, Session
+from bridge.conversations.paths import (
+    ForkOrigin,
+    fork_origin,
+    lies_on_active_path,
+    lies_on_shared_path,
+)
+from bridge.conversations.placing import turn_of
 from bridge.conversations.references import require_entry
 from bridge.conversations.store import (
-    iterate_entries,
     list_children,
     list_cursors,
     list_labels,
-    list_nodes,
     list_sessions,
 )
+from bridge.foundation.ids import short_entry, short_session, split_entry_id
 from bridge.semantics.stamps import RepositoryState, UnknownReason
 from bridge.storage.transaction import Connection
 from bridge.workspaces.models import Workspace
@@ -52,53 +58,30 @@ class SessionDetails:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Entries of a session; ``labels`` holds the names of those that have some."""
-
-    session: Session
-    entries: tuple[Entry, ...]
-    labels: dict[str, list[str]]
-
-    def to_json(self) -> list[dict[str, Any]]:
-        return [entry_view(entry, labels=self.labels.get(entry.id, ())) for entry in self.entries]
-
-
-@dataclass(frozen=True, slots=True)
-class TreeNode:
-    """An entry in the tree of its session.
+    """Entries of a session, each with what it is to an onlooker.
 
     Parameters
     ----------
-    is_active
-        Whether the entry lies on the active path.
-    is_readable
-        Whether this Bridge can give it a meaning; ``summary`` is empty if not.
+    labels
+        Names of the entries that have some, by id.
+    has_more
+        Whether the limit left out some: older ones, or, if entries after one were asked for, newer ones.
     """
 
-    node: Node
-    labels: tuple[str, ...]
-    summary: str
-    children: int
-    is_active: bool
-    is_head: bool
-    is_readable: bool
-
-    def to_json(self) -> dict[str, Any]:
-        shown = node_view(
-            self.node, labels=self.labels, active=self.is_active, is_head=self.is_head, children=self.children
-        )
-        return {**shown, "readable": self.is_readable, "text": self.summary}
-
-
-@dataclass(frozen=True, slots=True)
-class SessionTree:
-    """All entries of a session but its synthetic root, in the order of sequence."""
-
     session: Session
-    origin: ForkOrigin | None
-    nodes: tuple[TreeNode, ...]
+    rows: tuple[Annotated, ...]
+    labels: dict[str, list[str]]
+    has_more: bool = False
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple(row.entry for row in self.rows)
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [node.to_json() for node in self.nodes]
+        return [
+            {**entry_view(entry, labels=self.labels.get(entry.id, ())), **annotation.to_json()}
+            for entry, annotation in self.rows
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,37 +105,11 @@ class EntryDetails:
 
 
 @dataclass(frozen=True, slots=True)
-class BranchDetails:
-    """A branch with the words it began with and the names and time of its end."""
+class SessionPage:
+    """Sessions, the last touched first; ``has_more`` says whether there are others behind them."""
 
-    tip: BranchTip
-    summary: str
-    labels: tuple[str, ...]
-    leaf_created_at: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "leaf_entry_id": self.tip.leaf_entry_id,
-            "first_entry_id": self.tip.first_entry_id,
-            "branch_point_entry_id": self.tip.branch_point_entry_id,
-            "entries": self.tip.entries,
-            "active": self.tip.is_active,
-            "labels": list(self.labels),
-            "text": self.summary,
-            "created_at": self.leaf_created_at,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Branches:
-    """The branches of a session."""
-
-    session: Session
-    branches: tuple[BranchDetails, ...]
-
-    def to_json(self) -> list[dict[str, Any]]:
-        session_id = self.session.id
-        return [{"session_id": session_id, **branch.to_json()} for branch in self.branches]
+    sessions: tuple[Session, ...]
+    has_more: bool
 
 
 def sessions_here(
@@ -170,6 +127,32 @@ def sessions_here(
     with controller.store.read() as connection:
         places = None if everywhere else places_at(connection, standpoint.directory)
         return list_sessions(connection, workspace_ids=places, kinds=kinds or None)
+
+
+def session_page(
+    controller: Controller,
+    standpoint: Standpoint,
+    *,
+    everywhere: bool = False,
+    kinds: Sequence[str] = ("chat",),
+    limit: int | None = None,
+    before: tuple[str, str] | None = None,
+) -> SessionPage:
+    """Return a page of what :func:`sessions_here` returns, at a cost that does not grow with their number.
+
+    Parameters
+    ----------
+    limit
+        At most so many; None means all.
+    before
+        ``(updated_at, id)`` of the last session of the page before. One that is touched in between moves to the
+        front and is not listed twice.
+    """
+    with controller.store.read() as connection:
+        places = None if everywhere else places_at(connection, standpoint.directory)
+        wanted = None if limit is None else limit + 1
+        found = list_sessions(connection, workspace_ids=places, kinds=kinds or None, limit=wanted, before=before)
+        return SessionPage(tuple(found[:limit]), has_more=limit is not None and len(found) > limit)
 
 
 def session_details(controller: Controller, standpoint: Standpoint, session: str | None) -> SessionDetails:
@@ -192,79 +175,70 @@ def read_log(
     *,
     limit: int | None = None,
     all_branches: bool = False,
+    before: str | None = None,
+    after: str | None = None,
+    facets: Sequence[Facet] = (),
+    problems_only: bool = False,
+    turn: str | None = None,
 ) -> Log:
     """Return the active path of a session, oldest first, or all its own entries in the order of sequence.
+
+    No more is read than what is returned and, with filters, what must be looked through to find it.
 
     Parameters
     ----------
     limit
-        At most so many, the last ones.
+        At most so many of the wanted entries: the last ones, or with ``after`` the first ones behind it.
     all_branches
         Whether to read every branch; what a fork shares with its origin is not part of that.
+    before
+        Reference to an entry of the session; only what lies before it on its path, or in sequence. The key of the
+        next page: the first entry of this one.
+    after
+        Reference to an entry; only what lies behind it.
+    facets, problems_only
+        Only entries of one of these facets; only those that tell of a problem.
+    turn
+        Reference to any entry of a turn; only entries of that turn.
 
     Raises
     ------
-    SessionNotFound, AmbiguousReference, InvalidReference
-        As ``find_session``.
+    SessionNotFound, EntryNotFound, AmbiguousReference, InvalidReference
+        As ``find_session`` and ``find_entry``.
+    EntryNotOnPath
+        If ``after``, or the beginning of the turn, does not lie on the path that is read.
     PathBroken
         If the path does not reach its root.
     """
     with controller.store.read() as connection:
         found = require_session(connection, find_session(connection, standpoint, session))
-        if all_branches:
-            after = 0 if limit is None else max(0, found.next_sequence - 1 - limit)
-            entries = tuple(iterate_entries(connection, found.id, after_sequence=after))
-        else:
-            entries = tuple(active_path(connection, found.id, last=limit))
-        return Log(found, entries, _labels(connection, {entry.session_id for entry in entries}))
+        bounds = [
+            None if reference is None else find_entry(connection, standpoint, reference, session_id=found.id)
+            for reference in (before, after, turn)
+        ]
+        for bound in bounds:
+            require_belonging(connection, found, bound, own=all_branches)
+        before_id, after_id, turn_id = bounds
+        began = None if turn_id is None else turn_of(connection, turn_id)
+        if turn_id is not None and began is None:
+            return Log(found, (), {})
+        selection = Selection(facets=tuple(facets), problems_only=problems_only, turn=began)
+        read = session_rows if all_branches else path_rows
+        rows = read(connection, found, selection, before=before_id, after=after_id, limit=limit)
+        page = newest(rows, limit) if after_id is None else oldest(rows, limit)
+        names = labels_of(connection, {row.entry.session_id for row in page.rows})
+        return Log(found, tuple(page.rows), names, page.has_more)
 
 
-def read_tree(controller: Controller, standpoint: Standpoint, session: str | None) -> SessionTree:
-    """Return the tree of a session. Raises as ``find_session``."""
-    with controller.store.read() as connection:
-        found = require_session(connection, find_session(connection, standpoint, session))
-        nodes = list_nodes(connection, found.id)
-        path, children = active_ids(nodes, found.active_entry_id), children_of(nodes)
-        names = _labels(connection, [found.id])
-        # Payloads are looked at one by one: only their first words are kept.
-        words = {
-            entry.id: (summary_of(entry), unreadable(entry) is None)
-            for entry in iterate_entries(connection, found.id, after_sequence=0)
-        }
-        tree = tuple(
-            TreeNode(
-                node=node,
-                labels=tuple(names.get(node.id, ())),
-                summary=words[node.id][0],
-                children=len(children.get(node.id, ())),
-                is_active=node.id in path,
-                is_head=node.id == found.active_entry_id,
-                is_readable=words[node.id][1],
-            )
-            for node in nodes
-            if node.sequence > 0
+def require_belonging(connection: Connection, session: Session, entry_id: str | None, *, own: bool) -> None:
+    """Refuse an entry that is not one of the session's, or with ``own`` lies in the session it was forked from."""
+    if entry_id is None or split_entry_id(entry_id)[0] == session.id:
+        return
+    if own or not lies_on_shared_path(connection, session.id, entry_id):
+        raise EntryNotFound(
+            f"Session {short_session(session.id)} has no entry {short_entry(entry_id)}.",
+            details={"session_id": session.id, "entry_id": entry_id},
         )
-        return SessionTree(found, fork_origin(connection, found.id), tree)
-
-
-def read_branches(
-    controller: Controller, standpoint: Standpoint, session: str | None, *, include_all: bool = False
-) -> Branches:
-    """Return the branches of a session (see ``outline.branch_tips``). Raises as ``find_session``."""
-    with controller.store.read() as connection:
-        found = require_session(connection, find_session(connection, standpoint, session))
-        tips = branch_tips(list_nodes(connection, found.id), found.active_entry_id, include_all=include_all)
-        names = _labels(connection, [found.id])
-        branches = tuple(
-            BranchDetails(
-                tip=tip,
-                summary=summary_of(require_entry(connection, tip.spoken_entry_id)),
-                labels=tuple(names.get(tip.leaf_entry_id, ())),
-                leaf_created_at=require_entry(connection, tip.leaf_entry_id).created_at,
-            )
-            for tip in tips
-        )
-        return Branches(found, branches)
 
 
 def read_entry(controller: Controller, standpoint: Standpoint, entry: str) -> EntryDetails:
@@ -293,7 +267,7 @@ def entry_details(connection: Connection, entry_id: str) -> EntryDetails:
     return EntryDetails(
         entry=entry,
         state=None if entry.state_digest is None else load_state(connection, entry.state_digest),
-        labels=tuple(_labels(connection, [entry.session_id]).get(entry.id, ())),
+        labels=tuple(labels_of(connection, [entry.session_id]).get(entry.id, ())),
         children=tuple(node.id for node in list_children(connection, entry.session_id, entry.id)),
         is_active=_is_active(connection, entry),
     )
@@ -307,7 +281,8 @@ def _is_active(connection: Connection, entry: Entry) -> bool:
         return False
 
 
-def _labels(connection: Connection, session_ids: Iterable[str]) -> dict[str, list[str]]:
+def labels_of(connection: Connection, session_ids: Iterable[str]) -> dict[str, list[str]]:
+    """Return the labels of sessions by the ids of the entries that have them."""
     names: dict[str, list[str]] = {}
     for session_id in session_ids:
         for label in list_labels(connection, session_id):

@@ -89,9 +89,10 @@ class RecordingTransaction:
         move = forest.move_head(self.tx, session_id, entry_id, self.moment, expected_head=expected_head)
         return self._record_move(move)
 
-    def back(self, session_id: str, *, expected_head: str | None = None) -> HeadMove:
-        """Move a session's head to its parent (see ``forest.back``)."""
-        return self._record_move(forest.back(self.tx, session_id, self.moment, expected_head=expected_head))
+    def back(self, session_id: str, *, steps: int = 1, expected_head: str | None = None) -> HeadMove:
+        """Move a session's head up by so many entries (see ``forest.back``)."""
+        move = forest.back(self.tx, session_id, self.moment, steps=steps, expected_head=expected_head)
+        return self._record_move(move)
 
     def label(self, session_id: str, entry_id: str, name: str) -> str | None:
         """Name an entry; return the entry that had the name before. The chain keeps every earlier meaning."""
@@ -311,9 +312,9 @@ class Recorder:
         """Move a session's head; no file changes. Raises as ``forest.move_head``."""
         return self.transact(lambda recording: recording.move_head(session_id, entry_id, expected_head=expected_head))
 
-    def back(self, session_id: str, *, expected_head: str | None = None) -> HeadMove:
-        """Move a session's head to its parent. Raises as ``forest.back``."""
-        return self.transact(lambda recording: recording.back(session_id, expected_head=expected_head))
+    def back(self, session_id: str, *, steps: int = 1, expected_head: str | None = None) -> HeadMove:
+        """Move a session's head up by so many entries. Raises as ``forest.back``."""
+        return self.transact(lambda recording: recording.back(session_id, steps=steps, expected_head=expected_head))
 
     def label(self, session_id: str, entry_id: str, name: str) -> str | None:
         """Name an entry; return the entry that had the name before. Raises as ``forest.set_label``."""

@@ -59,6 +59,15 @@ class EntryShared(BridgeError):
     default_hint = "Fork again from that entry: bridge fork ENTRY"
 
 
+class EntryNotOnPath(BridgeError):
+    """Raised when a page of a path is asked for by an entry that the path does not hold, or no longer holds."""
+
+    code = "entry_not_on_path"
+    exit_status = 64
+    summary = "A page of a path was asked for by an entry that does not lie on it: the head went another way."
+    default_hint = "Read the path anew without it, or every branch with --all."
+
+
 class NothingBefore(BridgeError):
     """Raised when there is no entry before the current one to go back to."""
 

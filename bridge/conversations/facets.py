@@ -16,7 +16,6 @@ import orjson
 
 from bridge.conversations.models import Entry
 from bridge.conversations.turns import AGENT_KINDS, TURN_BEGINNINGS, TURN_COMPLETED
-from bridge.foundation.ids import split_entry_id
 from bridge.semantics.errors import UnsupportedSemanticVersion
 from bridge.semantics.interpretation import interpret, require_readable
 
@@ -67,6 +66,8 @@ _DENIED: Final = frozenset(
     {"denied", "deny", "rejected", "reject", "declined", "decline", "expired", "reject_once", "reject_always"}
 )
 _NO_RULE: Final = Rule(None)
+#: Sequences that may be missing in a row, which other branches have.
+_LARGEST_GAP: Final = 64
 
 #: The rules, by kind.
 RULES: Final = MappingProxyType(
@@ -186,8 +187,7 @@ class TurnIndex:
 
     def __init__(self, before: TurnPlace = OUTSIDE) -> None:
         self._before = before
-        # By session and sequence: eight bytes an entry, however long the session is.
-        self._places: dict[str, list[TurnPlace | None]] = {}
+        self._places: dict[str, _Places] = {}
         self._last: TurnPlace | None = None
         self._last_session: str | None = None
 
@@ -198,24 +198,30 @@ class TurnIndex:
         self._last, self._last_session = place, node.session_id
         return turn
 
-    def seed(self, entry_id: str, place: TurnPlace) -> None:
-        """Say where the path to an entry has led."""
-        self._keep(*split_entry_id(entry_id), place)
+    def place(self, node: Placed) -> TurnPlace:
+        """Place an entry and return where the path to it has led."""
+        self.turn_of(node)
+        return self._last or OUTSIDE
 
-    def place_at(self, entry_id: str) -> TurnPlace | None:
-        """Return where the path to an entry has led; None if it was not placed."""
-        return self._known(*split_entry_id(entry_id))
+    def seed(self, session_id: str, entry_id: str, place: TurnPlace) -> None:
+        """Say where the path to an entry of a session has led."""
+        self._keep(session_id, _sequence_of(entry_id), place)
+
+    def place_at(self, session_id: str, entry_id: str) -> TurnPlace | None:
+        """Return where the path to an entry of a session has led; None if it was not placed."""
+        return self._known(session_id, _sequence_of(entry_id))
 
     def _place_before(self, node: Placed) -> TurnPlace:
         if node.parent_entry_id is None:
             return self._across_a_fork(node)
-        session_id, sequence = split_entry_id(node.parent_entry_id)
-        known = self._known(session_id, sequence)
+        sequence = _sequence_of(node.parent_entry_id)
+        known = self._known(node.session_id, sequence)
         if known is not None:
             return known
-        place = self._across_a_fork(node) if sequence == 0 else self._before
-        if sequence == 0:
-            self._keep(session_id, 0, place)
+        if sequence != 0:
+            return self._before
+        place = self._across_a_fork(node)
+        self._keep(node.session_id, 0, place)
         return place
 
     def _across_a_fork(self, node: Placed) -> TurnPlace:
@@ -224,14 +230,42 @@ class TurnIndex:
         return self._last if self._last_session != node.session_id else OUTSIDE
 
     def _known(self, session_id: str, sequence: int) -> TurnPlace | None:
-        places = self._places.get(session_id, ())
-        return places[sequence] if sequence < len(places) else None
+        places = self._places.get(session_id)
+        return None if places is None else places.get(sequence)
 
     def _keep(self, session_id: str, sequence: int, place: TurnPlace) -> None:
-        places = self._places.setdefault(session_id, [])
-        if sequence >= len(places):
-            places.extend([None] * (sequence + 1 - len(places)))
-        places[sequence] = place
+        places = self._places.get(session_id)
+        if places is None:
+            places = self._places[session_id] = _Places(sequence)
+        places.put(sequence, place)
+
+
+class _Places:
+    """Places of one session by sequence: eight bytes for each of a row of entries, however long."""
+
+    __slots__ = ("_base", "_row", "_strays")
+
+    def __init__(self, base: int) -> None:
+        self._base = base
+        self._row: list[TurnPlace | None] = []
+        self._strays: dict[int, TurnPlace] = {}
+
+    def get(self, sequence: int) -> TurnPlace | None:
+        offset = sequence - self._base
+        found = self._row[offset] if 0 <= offset < len(self._row) else None
+        return self._strays.get(sequence) if found is None else found
+
+    def put(self, sequence: int, place: TurnPlace) -> None:
+        gap = sequence - self._base - len(self._row)
+        if gap == 0:
+            self._row.append(place)
+        elif 0 < gap <= _LARGEST_GAP:
+            self._row.extend([None] * gap)
+            self._row.append(place)
+        elif -len(self._row) <= gap < 0:
+            self._row[gap] = place
+        else:
+            self._strays[sequence] = place
 
 
 def annotate(entries: Iterable[Entry], *, turns: TurnIndex | None = None) -> Iterator[Annotation]:
@@ -272,6 +306,11 @@ def problem_of(entry: Entry) -> str | None:
     return rule.problem if isinstance(value, str) and value.lower() in rule.values else None
 
 
+def is_anchor(kind: str) -> bool:
+    """Return whether a beginning after an entry of this kind begins a turn whatever came before."""
+    return kind in AGENT_KINDS or kind == TURN_COMPLETED
+
+
 def _is_readable(entry: Entry) -> bool:
     try:
         require_readable(entry.semantic_schema_version)
@@ -279,6 +318,11 @@ def _is_readable(entry: Entry) -> bool:
     except (UnsupportedSemanticVersion, orjson.JSONDecodeError):
         return False
     return True
+
+
+def _sequence_of(entry_id: str) -> int:
+    """Return the number at the end of an entry's id, which is one; checking that costs three times as much."""
+    return int(entry_id.rpartition("-")[2])
 
 
 def _step(node: Placed, before: TurnPlace) -> tuple[str | None, TurnPlace]:

@@ -186,32 +186,44 @@ def move_head(
     return HeadMove(session_id, head.entry_id, entry_id)
 
 
-def back(tx: Transaction, session_id: str, moment: str, *, expected_head: str | None = None) -> HeadMove:
-    """Move the head to its parent. From the first entry that is the synthetic root: the next append starts over.
+def back(
+    tx: Transaction, session_id: str, moment: str, *, steps: int = 1, expected_head: str | None = None
+) -> HeadMove:
+    """Move the head up by so many entries. The first one's parent is the synthetic root: the next append starts over.
 
     Raises
     ------
     SessionNotFound
         If the session does not exist.
     NothingBefore
-        If the head is the root already.
+        If fewer entries lie before the head.
     HeadMoved
         If the head is not the expected one.
     """
+    if steps < 1:
+        raise ValueError("going back takes at least one step")
     head_id = _require_session_head(tx.connection, session_id).entry_id
     _require_head(session_id, head_id, expected_head)
-    head = store.get_entry(tx.connection, session_id, head_id)
-    if head is None or head.parent_entry_id is None:
-        origin = fork_origin(tx.connection, session_id)
+    above = store.node_ancestry(tx.connection, session_id, head_id, steps + 1)
+    if len(above) > steps:
+        return move_head(tx, session_id, above[-1].id, moment)
+    session = short_session(session_id)
+    origin = fork_origin(tx.connection, session_id)
+    hint = None
+    if origin is not None:
         hint = (
-            None if origin is None else f"What lies before belongs to {short_session(origin.session_id)}: fork there."
+            f"What lies before belongs to {short_session(origin.session_id)}; go on from there with bridge fork ENTRY."
         )
-        raise NothingBefore(
-            f"Session {short_session(session_id)} is at its beginning. Nothing was changed.",
-            hint=hint,
-            details={"session_id": session_id},
-        )
-    return move_head(tx, session_id, head.parent_entry_id, moment)
+    elif len(above) > 1:
+        hint = f"Go to its beginning: bridge goto {session} 0"
+    where = "is at its beginning"
+    if len(above) > 1:
+        where = f"can go back by {len(above) - 1} at most, to its beginning, not by {steps}"
+    raise NothingBefore(
+        f"Session {session} {where}. Nothing was changed.",
+        hint=hint,
+        details={"session_id": session_id, "steps": steps, "possible": max(len(above) - 1, 0)},
+    )
 
 
 def set_label(tx: Transaction, session_id: str, entry_id: str, name: str, moment: str) -> str | None:
@@ -360,7 +372,9 @@ def _require_own_entry(connection: Connection, session_id: str, entry_id: str) -
     details = {"session_id": session_id, "entry_id": entry_id[:200]}
     if store.session_exists(connection, session_id) and lies_on_shared_path(connection, session_id, entry_id):
         raise EntryShared(
-            f"{entry_id} belongs to the session that {short_session(session_id)} was forked from. Nothing was changed.",
+            f"{short_entry(entry_id)} belongs to the session that {short_session(session_id)} was forked from, which a "
+            "head never goes back into. Nothing was changed.",
+            hint=f"Go on from there in a session of its own: bridge fork {short_entry(entry_id)}",
             details=details,
         )
     raise EntryNotFound(

@@ -5,7 +5,7 @@ Order comes from parent links alone; ids, times and row numbers play no part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeVar
@@ -22,6 +22,9 @@ from bridge.storage.transaction import Connection
 NO_LIMIT: Final = 2**62
 #: Forks of forks that a path may cross; a deeper one is damage rather than work.
 MAX_FORK_DEPTH: Final = 1000
+#: By how much each page of a path is larger than the one before, and the size at which that ends, in entries.
+PAGE_GROWTH: Final = 4
+LARGEST_PAGE: Final = 4096
 
 T = TypeVar("T", Entry, Node)
 
@@ -122,7 +125,41 @@ def path_nodes(connection: Connection, entry_id: str) -> list[Node]:
     return upwards
 
 
-def parent_of(connection: Connection, entry: Entry) -> str | None:
+def entry_pages(
+    connection: Connection, entry_id: str, *, first: int, largest: int = LARGEST_PAGE
+) -> Iterator[list[Entry]]:
+    """Yield an entry and what lies before it, nearest first, in pages that grow from ``first`` to ``largest``.
+
+    Who stops early has read no more than a few pages. Synthetic roots are left out.
+    """
+    return _pages(connection, entry_id, first, largest, store.ancestry)
+
+
+def node_pages(
+    connection: Connection, entry_id: str, *, first: int, largest: int = LARGEST_PAGE
+) -> Iterator[list[Node]]:
+    """Yield what :func:`entry_pages` does, without loading payloads."""
+    return _pages(connection, entry_id, first, largest, store.node_ancestry)
+
+
+def _pages(
+    connection: Connection,
+    entry_id: str,
+    size: int,
+    largest: int,
+    load: Callable[[Connection, str, str, int], list[T]],
+) -> Iterator[list[T]]:
+    at: str | None = entry_id
+    while at is not None:
+        page = _climb(connection, at, size, load, include_roots=False)
+        if not page:
+            return
+        yield page
+        at = parent_of(connection, page[-1])
+        size = min(size * PAGE_GROWTH, max(size, largest))
+
+
+def parent_of(connection: Connection, entry: Entry | Node) -> str | None:
     """Return the id of the entry before one on its path: its parent, or across a fork what it was forked from.
 
     None for the first entry of a session that is no fork.
@@ -160,6 +197,16 @@ def fork_origin(connection: Connection, session_id: str) -> ForkOrigin | None:
             details={"session_id": session_id},
         ) from error
     return ForkOrigin(origin_session, origin_id, origin_hash)
+
+
+def origins_of(connection: Connection, session_id: str) -> Iterator[ForkOrigin]:
+    """Yield what a session was forked from, then what that one was, and so on. Raises as :func:`fork_origin`."""
+    for _ in range(MAX_FORK_DEPTH):
+        origin = fork_origin(connection, session_id)
+        if origin is None:
+            return
+        yield origin
+        session_id = origin.session_id
 
 
 def lies_on_active_path(connection: Connection, session_id: str, entry_id: str) -> bool:

@@ -95,7 +95,7 @@ class Projection:
 
     @property
     def is_oversized(self) -> bool:
-        """Whether it is larger than its budget: only where the newest group alone, which is never torn, is."""
+        """Whether it is larger than its budget: only where the newest group alone, or the summary in its stead, is."""
         return self.budget_tokens is not None and self.tokens > self.budget_tokens
 
     def text(self) -> str:
@@ -263,10 +263,12 @@ def _within(source: PathSource, boundary: _Boundary | None, preface: Preface, bu
     start = 0 if boundary is None else boundary.start
     groups = _groups(source, start)
     newest = next(groups, None)
-    used = bytes_of_preface(preface) + (0 if newest is None else _bytes(newest))
+    summary = 0 if boundary is None else bytes_of(boundary.message)
+    # Where nothing was said since the boundary, its summary is the newest there is, and is told whatever its size.
+    used = bytes_of_preface(preface) + (summary if newest is None else _bytes(newest))
     sizes = {
         Part.DIVERGENCE: bytes_of_divergence(preface.divergence_line),
-        Part.SUMMARY: 0 if boundary is None else bytes_of(boundary.message),
+        Part.SUMMARY: 0 if newest is None else summary,
         Part.DECISIONS: bytes_of_decisions(preface.decisions),
     }
     untold: list[Part] = []

@@ -14,8 +14,10 @@ from typing import Final
 
 from bridge.conversations import store
 from bridge.conversations.errors import AmbiguousReference, EntryNotFound, InvalidReference, SessionNotFound
-from bridge.conversations.models import Entry
+from bridge.conversations.models import Entry, Node
+from bridge.conversations.paths import origins_of, path_nodes
 from bridge.conversations.soundness import require_sound
+from bridge.conversations.suggestions import entry_hint, session_hint
 from bridge.foundation.errors import InvalidId
 from bridge.foundation.ids import split_entry_id
 from bridge.storage.transaction import Connection
@@ -56,17 +58,16 @@ def resolve_session(
     InvalidReference
         If the text is empty or too long.
     """
-    _check_length(reference)
+    reference = _checked(reference)
     if reference == CURRENT:
         return _current_session(connection, context_session_id, workspace_ids)
     text = unicodedata.normalize("NFC", reference)
     matches = store.sessions_by_tail(connection, text, MAX_MATCHES + 1)
-    if text in matches:
-        return text
     if not matches:
         matches = store.sessions_by_label(connection, text, MAX_MATCHES + 1)
     if not matches:
-        raise SessionNotFound(f"There is no session {reference!r}.", details={"reference": reference})
+        hint = session_hint(connection, text)
+        raise SessionNotFound(f"There is no session {reference!r}.", hint=hint, details={"reference": reference})
     return _only(reference, matches, "sessions")
 
 
@@ -95,7 +96,7 @@ def resolve_entry_id(
     InvalidReference
         If the text has no form of a reference, or a bare sequence has no context.
     """
-    _check_length(reference)
+    reference = _checked(reference)
     if reference == CURRENT:
         return _head(connection, _current_session(connection, context_session_id, workspace_ids))
     full = _full_entry_id(connection, reference)
@@ -147,11 +148,14 @@ def require_entry(connection: Connection, full_id: str) -> Entry:
     return entry
 
 
-def _check_length(reference: str) -> None:
-    if not 1 <= len(reference) <= MAX_REFERENCE_CHARACTERS:
+def _checked(reference: str) -> str:
+    """Return a reference without the spaces around it. Raises InvalidReference if it is empty or too long."""
+    text = reference.strip()
+    if not text or len(reference) > MAX_REFERENCE_CHARACTERS:
         raise InvalidReference(
             f"A reference has 1 to {MAX_REFERENCE_CHARACTERS} characters.", details={"characters": len(reference)}
         )
+    return text
 
 
 def _current_session(
@@ -188,18 +192,39 @@ def _in_session(connection: Connection, session_id: str, text: str, reference: s
     if _SEQUENCE.fullmatch(text):
         found = store.entry_id_at(connection, session_id, int(text))
     else:
-        found = store.label_target(connection, session_id, unicodedata.normalize("NFC", text))
+        found = _labelled(connection, session_id, unicodedata.normalize("NFC", text))
     if found is None:
         raise EntryNotFound(
-            f"There is no entry {reference!r}.", details={"reference": reference, "session_id": session_id}
+            f"There is no entry {reference!r}.",
+            hint=entry_hint(connection, reference, session_id),
+            details={"reference": reference, "session_id": session_id},
         )
     return found
+
+
+def _labelled(connection: Connection, session_id: str, name: str) -> str | None:
+    """Return the entry with a label: the session's own, else of a fork one that it shares."""
+    found = store.label_target(connection, session_id, name)
+    if found is not None or not store.labels_named(connection, name, 1):
+        return found
+    path: list[Node] | None = None
+    for origin in origins_of(connection, session_id):
+        target = store.label_target(connection, origin.session_id, name)
+        if target is not None:
+            path = path_nodes(connection, origin.entry_id) if path is None else path
+            if any(node.id == target for node in path):
+                return target
+    return None
 
 
 def _by_label_anywhere(connection: Connection, reference: str) -> str:
     labels = store.labels_named(connection, unicodedata.normalize("NFC", reference), MAX_MATCHES + 1)
     if not labels:
-        raise EntryNotFound(f"There is no entry {reference!r}.", details={"reference": reference})
+        raise EntryNotFound(
+            f"There is no entry {reference!r}.",
+            hint=entry_hint(connection, reference, None),
+            details={"reference": reference},
+        )
     return _only(reference, [label.entry_id for label in labels], "entries")
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    FromClause,
     Select,
     and_,
     bindparam,
@@ -20,6 +21,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    tuple_,
     update,
 )
 
@@ -52,6 +54,8 @@ _NODE_COLUMNS: list[ColumnElement[Any]] = [
         "created_at",
     )
 ]
+#: Sessions touched last among which a page is looked for before all are.
+LATEST_LOOKED_AT = 1000
 #: Rows fetched at a time where a result is not loaded at once.
 _PAGE = 500
 _S, _E, _H, _C, _L = sessions.c, session_entries.c, session_heads.c, branch_cursors.c, entry_labels.c
@@ -93,11 +97,14 @@ def parent_session_of(connection: Connection, session_id: str) -> str | None:
 def update_session(tx: Transaction, session_id: str, moment: str, **changes: str | None) -> bool:
     """Change columns of a session's row; return whether there is such a session."""
     done = tx.execute(update(sessions).where(_S.id == session_id).values(updated_at=moment, **changes))
+    # Lists are ordered by the head's time, which is therefore that of any change.
+    tx.execute(
+        update(session_heads).where(_H.session_id == session_id, _H.updated_at < moment).values(updated_at=moment)
+    )
     return done.rowcount == 1
 
 
-def _session_query() -> Select[Any]:
-    latest = case((_H.updated_at > _S.updated_at, _H.updated_at), else_=_S.updated_at).label("latest")
+def _session_query(heads: FromClause = session_heads) -> Select[Any]:
     return select(
         _S.id,
         _S.kind,
@@ -109,10 +116,10 @@ def _session_query() -> Select[Any]:
         _S.parent_session_id,
         _S.parent_relation,
         _S.created_at,
-        latest,
-        _H.active_entry_id,
-        _H.next_sequence,
-    ).join_from(sessions, session_heads, _H.session_id == _S.id)
+        heads.c.updated_at,
+        heads.c.active_entry_id,
+        heads.c.next_sequence,
+    ).join_from(heads, sessions, heads.c.session_id == _S.id)
 
 
 def get_session(connection: Connection, session_id: str) -> Session | None:
@@ -129,31 +136,78 @@ def list_sessions(
     parent_session_id: str | None = None,
     limit: int | None = None,
     offset: int = 0,
+    before: tuple[str, str] | None = None,
 ) -> list[Session]:
     """Return sessions, the last touched first; each condition narrows, none means all.
 
-    None among ``workspace_ids`` stands for the sessions without a workspace.
+    Parameters
+    ----------
+    workspace_ids
+        None among them stands for the sessions without a workspace.
+    before
+        Only those that come after a session in this order, given by its ``updated_at`` and id.
     """
-    query = _session_query()
+    conditions = _session_conditions(workspace_ids, kinds, statuses, parent_session_id)
+    if limit is None or offset:
+        return _sessions_of(connection, session_heads, conditions, before=before, limit=limit, offset=offset)
+    if parent_session_id is None:
+        # The sessions that are asked for are among those touched last, but for a forsaken workspace: looking there
+        # costs the same however many sessions there are.
+        latest = select(session_heads).order_by(_H.updated_at.desc(), _H.session_id.desc()).limit(LATEST_LOOKED_AT)
+        if before is not None:
+            latest = latest.where(_comes_after(session_heads, before))
+        found = _sessions_of(connection, latest.subquery(), conditions, limit=limit)
+        if len(found) == limit:
+            return found
+    return _sessions_of(connection, session_heads, conditions, before=before, limit=limit)
+
+
+def _session_conditions(
+    workspace_ids: Sequence[str | None] | None,
+    kinds: Sequence[str] | None,
+    statuses: Sequence[str] | None,
+    parent_session_id: str | None,
+) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
     if workspace_ids is not None:
         places = _S.workspace_id.in_([place for place in workspace_ids if place is not None])
-        query = query.where(or_(places, _S.workspace_id.is_(None)) if None in workspace_ids else places)
+        conditions.append(or_(places, _S.workspace_id.is_(None)) if None in workspace_ids else places)
     if kinds is not None:
-        query = query.where(_S.kind.in_(kinds))
+        conditions.append(_S.kind.in_(kinds))
     if statuses is not None:
-        query = query.where(_S.status.in_(statuses))
+        conditions.append(_S.status.in_(statuses))
     if parent_session_id is not None:
-        query = query.where(_S.parent_session_id == parent_session_id)
-    latest = query.selected_columns.latest
-    query = query.order_by(latest.desc(), _S.id.desc()).offset(offset)
+        conditions.append(_S.parent_session_id == parent_session_id)
+    return conditions
+
+
+def _sessions_of(
+    connection: Connection,
+    heads: FromClause,
+    conditions: Sequence[ColumnElement[bool]],
+    *,
+    before: tuple[str, str] | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+) -> list[Session]:
+    query = _session_query(heads).where(*conditions)
+    if before is not None:
+        query = query.where(_comes_after(heads, before))
+    query = query.order_by(heads.c.updated_at.desc(), heads.c.session_id.desc()).offset(offset)
     return [Session(*row) for row in connection.execute(query if limit is None else query.limit(limit))]
 
 
+def _comes_after(heads: FromClause, before: tuple[str, str]) -> ColumnElement[bool]:
+    return tuple_(heads.c.updated_at, heads.c.session_id) < tuple_(*map(literal, before))
+
+
 def sessions_by_tail(connection: Connection, tail: str, limit: int) -> list[str]:
-    """Return the ids that are ``tail`` or end with a hyphen and ``tail``, newest first."""
+    """Return the id that is ``tail``, else the ids that end with a hyphen and ``tail``, newest first."""
+    if session_exists(connection, tail):
+        return [tail]
     # Not LIKE: SQLite's ignores case.
     end = func.substr(_S.id, func.length(_S.id) - len(tail))
-    query = select(_S.id).where(or_(_S.id == tail, end == "-" + tail))
+    query = select(_S.id).where(end == "-" + tail)
     return list(connection.execute(query.order_by(_S.created_at.desc()).limit(limit)).scalars())
 
 
@@ -262,6 +316,56 @@ def newest_stamped_nodes(connection: Connection, session_id: str, limit: int) ->
     nodes = [StampedNode(*row) for row in connection.execute(query)]
     nodes.reverse()
     return nodes
+
+
+def entries_by_id(connection: Connection, session_id: str, ids: Sequence[str]) -> dict[str, Entry]:
+    """Return entries of a session by their ids; what there is not is left out."""
+    found: dict[str, Entry] = {}
+    for start in range(0, len(ids), _PAGE):
+        query = select(*_COLUMNS).where(_E.session_id == session_id, _E.id.in_(ids[start : start + _PAGE]))
+        for row in connection.execute(query):
+            entry = Entry.from_row(row)
+            found[entry.id] = entry
+    return found
+
+
+def newest_entries(
+    connection: Connection, session_id: str, *, before_sequence: int | None, after_sequence: int, limit: int
+) -> list[Entry]:
+    """Return the last entries of a session between two sequences, both left out, the last one first."""
+    query = select(*_COLUMNS).where(*_between(session_id, before_sequence, after_sequence))
+    rows = connection.execute(query.order_by(_E.sequence.desc()).limit(limit))
+    return [Entry.from_row(row) for row in rows]
+
+
+def newest_nodes(
+    connection: Connection, session_id: str, *, before_sequence: int | None, after_sequence: int, limit: int
+) -> list[Node]:
+    """Return what :func:`newest_entries` does, without payloads."""
+    query = select(*_NODE_COLUMNS).where(*_between(session_id, before_sequence, after_sequence))
+    rows = connection.execute(query.order_by(_E.sequence.desc()).limit(limit))
+    return [Node(*row) for row in rows]
+
+
+def oldest_nodes(connection: Connection, session_id: str, *, after_sequence: int, limit: int) -> list[Node]:
+    """Return the first entries of a session behind a sequence, in its order."""
+    query = select(*_NODE_COLUMNS).where(*_between(session_id, None, after_sequence))
+    return [Node(*row) for row in connection.execute(query.order_by(_E.sequence).limit(limit))]
+
+
+def _between(session_id: str, before_sequence: int | None, after_sequence: int) -> list[ColumnElement[bool]]:
+    conditions = [_E.session_id == session_id, _E.sequence > after_sequence]
+    return conditions if before_sequence is None else [*conditions, _E.sequence < before_sequence]
+
+
+def count_children(connection: Connection, session_id: str, ids: Sequence[str]) -> dict[str, int]:
+    """Return how many children entries of a session have; those without are left out."""
+    counts: dict[str, int] = {}
+    for start in range(0, len(ids), _PAGE):
+        chosen = _E.parent_entry_id.in_(ids[start : start + _PAGE])
+        query = select(_E.parent_entry_id, func.count()).where(_E.session_id == session_id, chosen)
+        counts.update((row[0], row[1]) for row in connection.execute(query.group_by(_E.parent_entry_id)))
+    return counts
 
 
 def list_children(connection: Connection, session_id: str, entry_id: str) -> list[Node]:
@@ -421,6 +525,12 @@ def labels_named(connection: Connection, name: str, limit: int) -> list[Label]:
     """Return the labels of a name in all sessions, newest first."""
     query = select(_L.name, _L.session_id, _L.entry_id).where(_L.name == name)
     return [Label(*row) for row in connection.execute(query.order_by(_L.created_at.desc()).limit(limit))]
+
+
+def label_names(connection: Connection, limit: int) -> list[str]:
+    """Return the names of entries in all sessions, the newest first."""
+    query = select(_L.name).order_by(_L.created_at.desc()).limit(limit)
+    return list(connection.execute(query).scalars())
 
 
 def count_entries(connection: Connection, session_id: str) -> int:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, insert, or_, select
 
 from bridge.storage.prepared import Prepared
-from bridge.storage.tables import audit_events, session_entries, session_heads, sessions
+from bridge.storage.tables import audit_events, event_order, session_entries, session_heads, sessions
 from bridge.storage.transaction import Transaction
 
-_A, _E, _H, _S = audit_events.c, session_entries.c, session_heads.c, sessions.c
+_A, _E, _H, _O, _S = audit_events.c, session_entries.c, session_heads.c, event_order.c, sessions.c
+_IS_PLACED = and_(_A.chain_id == _O.chain_id, _A.ordinal == _O.ordinal)
 _PAGE = 500
+#: The chain of what happens to a workspace's worktree; its registration is in the chain of its id.
+WORKSPACE_CHAIN = "workspace:{workspace_id}"
 
 _LAST = Prepared(
     select(_A.ordinal, _A.event_hash).where(_A.chain_id == bindparam("chain")).order_by(_A.ordinal.desc()).limit(1),
@@ -33,6 +36,12 @@ class StoredEvent(NamedTuple):
 
 
 _INSERT = Prepared(insert(audit_events), *StoredEvent._fields)
+# Inline: nobody asks for the position that the database gives.
+_PLACE = Prepared(
+    insert(event_order).inline().values(chain_id=bindparam("chain_id"), ordinal=bindparam("ordinal")),
+    "chain_id",
+    "ordinal",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +74,85 @@ def last_event(tx: Transaction, chain_id: str) -> tuple[int, str] | None:
 
 def insert_event(tx: Transaction, event: StoredEvent) -> None:
     tx.queue(_INSERT, *event)
+    tx.queue(_PLACE, event.chain_id, event.ordinal)
     tx.memo["chain", event.chain_id] = event.ordinal, event.event_hash
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedEvent:
+    """An event with its place among those of all chains, and the workspace of its session if it is a session's."""
+
+    position: int
+    event: StoredEvent
+    is_of_session: bool
+    workspace_id: str | None
+
+
+def last_position(connection: Connection) -> int:
+    """Return the position of the event committed last, 0 if there is none."""
+    found: int | None = connection.execute(select(func.max(_O.position))).scalar()
+    return found or 0
+
+
+def event_hash_at(connection: Connection, position: int) -> str | None:
+    """Return the hash of the event at a position; None if there is none."""
+    query = select(_A.event_hash).join(event_order, _IS_PLACED).where(_O.position == position)
+    found: str | None = connection.execute(query).scalar()
+    return found
+
+
+def events_after(
+    connection: Connection,
+    position: int,
+    *,
+    limit: int,
+    chain_id: str | None = None,
+    workspace_id: str | None = None,
+) -> list[PlacedEvent]:
+    """Return the events committed after one, in the order of their commits.
+
+    Parameters
+    ----------
+    chain_id
+        Only those of one chain.
+    workspace_id
+        Only those of one workspace: of its sessions and of its own chains.
+    """
+    query = (
+        select(
+            _O.position,
+            _S.id.is_not(None),
+            _S.workspace_id,
+            _A.chain_id,
+            _A.ordinal,
+            _A.event_type,
+            _A.created_at,
+            _A.event_hash,
+            _A.body,
+        )
+        .join(audit_events, _IS_PLACED)
+        .outerjoin(sessions, _S.id == _O.chain_id)
+        .where(_O.position > position)
+    )
+    if chain_id is not None:
+        query = query.where(_O.chain_id == chain_id)
+    if workspace_id is not None:
+        own = (workspace_id, WORKSPACE_CHAIN.format(workspace_id=workspace_id))
+        query = query.where(or_(_S.workspace_id == workspace_id, _O.chain_id.in_(own)))
+    rows = connection.execute(query.order_by(_O.position).limit(limit))
+    return [PlacedEvent(row[0], StoredEvent(*row[3:]), bool(row[1]), row[2]) for row in rows]
+
+
+def kinds_of(connection: Connection, entries: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the kinds of entries, given as session and id, by id."""
+    pairs = set(entries)
+    if not pairs:
+        return {}
+    # Of a session's entries only these: the key begins with the session, so both conditions use it.
+    query = select(_E.id, _E.kind).where(
+        _E.session_id.in_(sorted({session for session, _ in pairs})), _E.id.in_(sorted({key for _, key in pairs}))
+    )
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def iterate_events(connection: Connection, chain_id: str) -> Iterator[StoredEvent]:

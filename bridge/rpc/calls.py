@@ -14,7 +14,8 @@ from bridge.control.context import MAX_BUDGET_TOKENS, MIN_BUDGET_TOKENS, build_c
 from bridge.control.controller import Controller
 from bridge.control.delegations.results import resolve_result
 from bridge.control.delegations.tasks import find_task, list_tasks, session_of, task_details
-from bridge.control.reading import entry_of, read_log, read_tree, session_details, sessions_here
+from bridge.control.feed import Interest
+from bridge.control.reading import entry_of, read_log, session_details, sessions_here
 from bridge.control.recalling import DEFAULT_LIMIT, MAX_LIMIT, recall
 from bridge.control.sessions import (
     AppendRequest,
@@ -26,21 +27,22 @@ from bridge.control.sessions import (
     start_session,
 )
 from bridge.control.standpoint import Standpoint
+from bridge.control.trees import read_tree
 from bridge.control.verification import read_root, verify
 from bridge.control.views import session_view
 from bridge.rpc.errors import InvalidParams
 from bridge.rpc.roles import Caller
-from bridge.rpc.shapes import param
+from bridge.rpc.shapes import Names, param
 from bridge.workspaces.wording import PROMPT_LIMIT, START_LIMIT, agent_text
 
 #: Things on one page, unless another number is asked for, and at most.
 PAGE: Final = 100
 MAX_PAGE: Final = 1000
 #: Longest reference that is taken, in characters; what it means is for the use cases to say.
-_REFERENCE: Final = {"minLength": 1, "maxLength": 200}
+REFERENCE: Final[dict[str, Any]] = {"minLength": 1, "maxLength": 200}
 #: Lengths of an agent's text by the moment it is told at.
 _TEXT_LIMITS: Final = {"start": START_LIMIT, "prompt": PROMPT_LIMIT}
-_SESSION_HELP: Final = "Session: id, unique tail, label, or @ for the current one. Default: @."
+SESSION_HELP: Final = "Session: id, unique tail, label, or @ for the current one. Default: @."
 
 
 class Peer(Protocol):
@@ -48,6 +50,12 @@ class Peer(Protocol):
 
     def cancel(self, identity: Any) -> str:
         """Give up the calls of an id; return what became of them: ``unknown``, ``cancelled`` or ``finishing``."""
+
+    def subscribe(self, interest: Interest, place: tuple[int, str]) -> str:
+        """Begin to send events, once the call under way is answered; return the subscription's id."""
+
+    def unsubscribe(self, subscription: str) -> str | None:
+        """End a subscription; return the cursor to go on from, None if there is no such subscription."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +72,14 @@ class Call:
 class OfSession:
     """Params of methods about one session."""
 
-    session: str | None = param(_SESSION_HELP, default=None, **_REFERENCE)
+    session: str | None = param(SESSION_HELP, default=None, names=Names.SESSION, **REFERENCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSessionParams:
     label: str | None = param("A name for people.", default=None, maxLength=200)
     harness: str | None = param("The agent program; only shown.", default=None, maxLength=200)
-    parent: str | None = param("The session that this one continues.", default=None, **_REFERENCE)
+    parent: str | None = param("The session that this one continues.", default=None, **REFERENCE)
     workspace: str | None = param("Workspace, as id or as a path in it.", default=None, maxLength=4096)
     without_workspace: bool = param("Whether it has none, also in a repository.", default=False)
 
@@ -89,7 +97,7 @@ def sessions_new(call: Call, params: NewSessionParams) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkParams:
-    entry: str = param("The entry to go on from.", **_REFERENCE)
+    entry: str = param("The entry to go on from.", **REFERENCE)
     label: str | None = param("A name for people.", default=None, maxLength=200)
     harness: str | None = param("The agent program; only shown.", default=None, maxLength=200)
 
@@ -124,13 +132,13 @@ def sessions_show(call: Call, params: OfSession) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendParams:
-    session: str = param("Session: id, unique tail, label, or @ for the current one.", **_REFERENCE)
+    session: str = param("Session: id, unique tail, label, or @ for the current one.", **REFERENCE)
     kind: str = param("Kind of the entry.", minLength=1, maxLength=200)
     payload: Mapping[str, Any] | None = param("The payload; this or text.", default=None)
     text: str | None = param("Text of the kind's main field; this or payload.", default=None)
-    parent: str | None = param("Entry to append under. Default: the head.", default=None, **_REFERENCE)
-    cursor: str | None = param("Owner of the cursor to append at, instead of parent.", default=None, **_REFERENCE)
-    expected_head: str | None = param("Only if this is the head.", default=None, **_REFERENCE)
+    parent: str | None = param("Entry to append under. Default: the head.", default=None, **REFERENCE)
+    cursor: str | None = param("Owner of the cursor to append at, instead of parent.", default=None, **REFERENCE)
+    expected_head: str | None = param("Only if this is the head.", default=None, **REFERENCE)
     hidden: bool = param("Whether it is kept from restored context.", default=False)
     external_id: str | None = param("Its id in the source it comes from.", default=None, minLength=1, maxLength=1000)
     external_source: str = param("That source.", default="", maxLength=200)
@@ -158,9 +166,9 @@ def sessions_append(call: Call, params: AppendParams) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GotoParams:
-    session: str = param("Session: id, unique tail, label, or @ for the current one.", **_REFERENCE)
-    entry: str = param("The entry that becomes its head.", **_REFERENCE)
-    expected_head: str | None = param("Only if this is the head.", default=None, **_REFERENCE)
+    session: str = param("Session: id, unique tail, label, or @ for the current one.", **REFERENCE)
+    entry: str = param("The entry that becomes its head.", **REFERENCE)
+    expected_head: str | None = param("Only if this is the head.", default=None, **REFERENCE)
 
 
 def sessions_goto(call: Call, params: GotoParams) -> dict[str, Any]:
@@ -175,7 +183,7 @@ def sessions_goto(call: Call, params: GotoParams) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelParams:
-    entry: str = param("The entry that is named.", **_REFERENCE)
+    entry: str = param("The entry that is named.", **REFERENCE)
     name: str = param("Its name.", minLength=1, maxLength=200)
     remove: bool = param("Whether to take the name from it instead.", default=False)
 
@@ -256,8 +264,10 @@ def search_session_entries(call: Call, params: SearchParams) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListDelegationsParams:
-    session: str | None = param("Only those on the active branch of one session.", default=None, **_REFERENCE)
-    plan: str | None = param("Only those of one plan, by its id.", default=None, **_REFERENCE)
+    session: str | None = param(
+        "Only those on the active branch of one session.", default=None, names=Names.SESSION, **REFERENCE
+    )
+    plan: str | None = param("Only those of one plan, by its id.", default=None, **REFERENCE)
     open: bool = param("Only those that have not ended.", default=False)
     limit: int = param("At most so many, the newest.", default=PAGE, minimum=1, maximum=MAX_PAGE)
 
@@ -273,7 +283,9 @@ def delegations_list(call: Call, params: ListDelegationsParams) -> dict[str, Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskParams:
-    task: str = param("Name (the newest of that name), PLAN/NAME, or id or its beginning.", **_REFERENCE)
+    task: str = param(
+        "Name (the newest of that name), PLAN/NAME, or id or its beginning.", names=Names.TASK, **REFERENCE
+    )
 
 
 def delegations_show(call: Call, params: TaskParams) -> dict[str, Any]:
@@ -284,11 +296,12 @@ def delegations_show(call: Call, params: TaskParams) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceParams:
-    reference: str = param("Evidence reference: an entry, or a task's name or id.", **_REFERENCE)
+    reference: str = param("Evidence reference: an entry, or a task's name or id.", names=Names.EVIDENCE, **REFERENCE)
     session: str | None = param(
         "The session that cites it. Default: the current one if named, else the result's own.",
         default=None,
-        **_REFERENCE,
+        names=Names.SESSION,
+        **REFERENCE,
     )
 
 
@@ -311,7 +324,7 @@ def divergence_report(call: Call, params: DivergenceParams) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyParams:
-    session: str | None = param("Session: id, unique tail, label, or @. Default: all.", default=None, **_REFERENCE)
+    session: str | None = param("Session: id, unique tail, label, or @. Default: all.", default=None, **REFERENCE)
 
 
 def integrity_verify(call: Call, params: VerifyParams) -> dict[str, Any]:

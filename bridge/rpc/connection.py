@@ -26,15 +26,20 @@ import structlog
 from anyio import BrokenResourceError, ClosedResourceError
 
 from bridge.control.controller import Controller
+from bridge.control.feed import Event, Interest, Lagged, Subscription, feed_of
 from bridge.foundation.errors import BridgeError
 from bridge.rpc import messages, threads
 from bridge.rpc.dispatch import Gate
-from bridge.rpc.errors import CallCancelled, DeadlineExceeded, InvalidRequest, TooManyCalls
+from bridge.rpc.errors import CallCancelled, DeadlineExceeded, InvalidRequest, MethodNotFound, TooManyCalls
 from bridge.rpc.method import Method, Mode
 from bridge.rpc.roles import Caller
+from bridge.storage.errors import StoreClosed
 
 #: The method with which a call is given up: params ``{"id": …}``.
 CANCEL: Final = "$/cancel"
+#: Notifications of subscriptions.
+EVENT: Final = "events/event"
+LAGGED: Final = "events/lagged"
 #: Messages above this size are read in a thread: that takes longer than a loop should be held up.
 _PARSE_IN_THREAD_BYTES: Final = 256 * 1024
 #: Who can be sent nothing any more: the door finds that out by itself.
@@ -131,6 +136,16 @@ class _Running:
             earlier.add_done_callback(lambda _: own.set_result(None))
 
 
+@dataclass
+class _Stream:
+    """A subscription, the cursor of what was sent last, and the task that sends."""
+
+    identity: str
+    subscription: Subscription
+    cursor: str
+    pump: asyncio.Task[None] | None = None
+
+
 class Connection:
     """One caller's connection. Belongs to the event loop on which it is made; close it in the end.
 
@@ -161,6 +176,10 @@ class Connection:
         # Tasks that send, or wait for their turn to.
         self._senders: set[asyncio.Task[Any]] = set()
         self._last_change: asyncio.Future[None] | None = None
+        self._streams: dict[str, _Stream] = {}
+        # What was subscribed to by a call that is not answered yet: its events follow the answer.
+        self._begun_subscriptions: dict[asyncio.Task[Any] | None, list[str]] = {}
+        self._subscribed = 0
         self._is_closed = False
 
     async def receive(self, message: bytes) -> None:
@@ -201,6 +220,8 @@ class Connection:
         self._is_closed = True
         for running in list(self._calls):
             running.give_up(CallCancelled("The connection was closed. Nothing was changed."))
+        for identity in list(self._streams):
+            self.unsubscribe(identity)
         # They wait for somebody who may not be reading.
         for task in self._tasks & self._senders:
             task.cancel()
@@ -233,6 +254,54 @@ class Connection:
         given_up = [one.give_up(error) for one in found]
         return "cancelled" if all(given_up) else "finishing"
 
+    def subscribe(self, interest: Interest, place: tuple[int, str]) -> str:
+        """Begin to send events, once the call under way is answered; return the subscription's id.
+
+        Raises
+        ------
+        TooManyCalls
+            If the connection has as many subscriptions as it may have.
+        """
+        if len(self._streams) >= self._limits.subscriptions:
+            raise TooManyCalls(
+                f"This connection has {self._limits.subscriptions} subscriptions already. Nothing was subscribed to.",
+                details={"limit": self._limits.subscriptions},
+            )
+        self._subscribed += 1
+        identity = f"s{self._subscribed}"
+        subscription = feed_of(self._gate.call.controller).subscribe(interest, place)
+        self._streams[identity] = _Stream(identity, subscription, place[1])
+        self._begun_subscriptions.setdefault(asyncio.current_task(), []).append(identity)
+        return identity
+
+    def unsubscribe(self, subscription: str) -> str | None:
+        """End a subscription; return the cursor to go on from, None if there is no such subscription."""
+        found = self._streams.pop(subscription, None)
+        if found is None:
+            return None
+        found.subscription.close()
+        if found.pump is not None:
+            found.pump.cancel()
+        return found.cursor
+
+    def _start_sending(self, task: asyncio.Task[Any] | None) -> None:
+        """Begin to send the events that an answered call subscribed to."""
+        for identity in self._begun_subscriptions.pop(task, ()):
+            stream = self._streams.get(identity)
+            if stream is not None and not self._is_closed:
+                stream.pump = self._loop.create_task(self._pump(stream))
+
+    async def _pump(self, stream: _Stream) -> None:
+        try:
+            while not self._is_closed:
+                for event in await stream.subscription.receive():
+                    await self.send(_told(stream.identity, event))
+                    stream.cursor = event.cursor
+        except StoreClosed:
+            _log.debug("the store was closed", action="subscription_ended")
+        except Exception:  # noqa: BLE001 - nobody waits for the task
+            _log.exception("a subscription failed", action="subscription_failed")
+
     async def _receive_batch(self, requests: list[Any]) -> None:
         await self._batches.acquire()
         begun: list[asyncio.Task[bytes | None] | bytes | None] = []
@@ -254,6 +323,9 @@ class Connection:
                 raise
         finally:
             self._batches.release()
+            for one in begun:
+                if isinstance(one, asyncio.Task):
+                    self._start_sending(one)
 
     async def _begin(self, request: Any, *, is_alone: bool) -> asyncio.Task[bytes | None] | bytes | None:
         """Let a request through and have it run; return its answer if it is there already."""
@@ -266,7 +338,6 @@ class Connection:
             method = self._gate.admit(request["method"])
             params = self._gate.build(method, request.get("params", {}))
             if method.mode is Mode.INLINE:
-                self._gate.require_reach(method, params)
                 result = messages.encode(method.run(self._gate.call, params))
                 return messages.success(identity, result) if is_asked else None
             if method.mode is Mode.WAIT and self._waiting >= self._limits.waiting:
@@ -275,6 +346,8 @@ class Connection:
                     details={"limit": self._limits.waiting},
                 )
         except BridgeError as error:
+            if self._gate.is_bound and isinstance(error, MethodNotFound):
+                await self._record_refusal(request["method"], error)
             return messages.failure(identity, error) if is_asked else None
         except Exception:  # noqa: BLE001 - the edge of the door: a fault ends one call, not the connection
             _log.exception("a call failed", action="call_failed", method=request["method"])
@@ -319,6 +392,8 @@ class Connection:
             return answer
         finally:
             running.finish()
+            if is_alone:
+                self._start_sending(running.answering)
             self._calls.discard(running)
             if running.method.mode is Mode.WAIT:
                 self._waiting -= 1
@@ -351,14 +426,18 @@ class Connection:
 
     async def _wait(self, running: _Running, params: Any) -> bytes:
         if self._gate.is_bound:
-            job = threads.submit(self._loop, lambda: self._gate.require_reach(running.method, params))
-            await asyncio.wrap_future(job, loop=self._loop)
+            job = threads.submit(self._loop, lambda: self._gate.within_reach(running.method, params))
+            params = await asyncio.wrap_future(job, loop=self._loop)
         return messages.encode(await running.method.run(self._gate.call, params))
+
+    async def _record_refusal(self, method: str, error: BridgeError) -> None:
+        job = threads.submit(self._loop, lambda: self._gate.record_refusal(method, error))
+        await asyncio.wrap_future(job, loop=self._loop)
 
     async def _in_thread(self, running: _Running, params: Any) -> bytes:
         def job() -> bytes:
-            self._gate.require_reach(running.method, params)
-            return messages.encode(running.method.run(self._gate.call, params))
+            reached = self._gate.within_reach(running.method, params)
+            return messages.encode(running.method.run(self._gate.call, reached))
 
         await self._threads.acquire()
         running.job = threads.submit(self._loop, job)
@@ -379,6 +458,19 @@ class Connection:
     def _track(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _told(identity: str, event: Event | Lagged) -> bytes:
+    """Return the notification of an event, or of having fallen behind."""
+    if isinstance(event, Event):
+        params = b'{"subscription":"%b","cursor":"%b","event":%b}' % (
+            identity.encode(),
+            event.cursor.encode(),
+            event.encoded,
+        )
+        return messages.notification(EVENT, params)
+    lagged = {"subscription": identity, "cursor": event.cursor, "behind": event.behind}
+    return messages.notification(LAGGED, messages.encode(lagged))
 
 
 def _is_same(one: Any, other: Any) -> bool:

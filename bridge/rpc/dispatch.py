@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.control.controller import Controller
-from bridge.control.standpoint import find_session
-from bridge.conversations.errors import AmbiguousReference, InvalidReference, SessionNotFound
+from bridge.foundation.errors import BridgeError
 from bridge.rpc.calls import Call, Peer
 from bridge.rpc.errors import InvalidParams, MethodNotFound
 from bridge.rpc.messages import MAX_BATCH, MAX_MESSAGE_BYTES
 from bridge.rpc.methods import METHODS, Method
+from bridge.rpc.reach import REFUSALS, Reach
 from bridge.rpc.roles import Caller, Role
-from bridge.rpc.shapes import build
+from bridge.rpc.shapes import build, withheld_params
 
 __all__ = ["MAX_BATCH", "MAX_MESSAGE_BYTES", "Caller", "Gate", "Role"]
 
@@ -24,9 +24,14 @@ class Gate:
     """Lets the calls of one caller through, or does not. Safe to use from several threads."""
 
     def __init__(self, controller: Controller, caller: Caller, peer: Peer | None = None) -> None:
-        self._controller = controller
         self._caller = caller
+        self._reach = None if caller.session_id is None else Reach(controller, caller.session_id)
         self.call = Call(controller, caller.standpoint, caller, peer)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the caller reaches one session only."""
+        return self._reach is not None
 
     def admit(self, name: str) -> Method:
         """Return the method, if there is one of that name for this caller: an agent cannot tell the two apart.
@@ -44,42 +49,38 @@ class Gate:
         reason = "not_permitted" if is_told else "unknown"
         raise MethodNotFound(f"{message} Nothing was called.", details={"method": name[:200], "reason": reason})
 
-    @staticmethod
-    def build(method: Method, params: Any) -> Any:
+    def build(self, method: Method, params: Any) -> Any:
         """Return a method's params.
 
         Raises
         ------
         InvalidParams
-            If they do not fit.
+            If they do not fit, or are not for this caller: then in the words for one that does not exist.
         """
         if not isinstance(params, dict):
             raise InvalidParams("Params are given by name, as an object. Nothing was called.", details={"fields": []})
-        return build(method.params, params)
+        return build(method.params, params, without=self._withheld(method))
 
-    @property
-    def is_bound(self) -> bool:
-        """Whether the caller reaches one session only."""
-        return self._caller.role is Role.AGENT
+    def _withheld(self, method: Method) -> frozenset[str]:
+        return withheld_params(method.params, self._caller.role)
 
-    def require_reach(self, method: Method, params: Any) -> None:
-        """Refuse what lies outside an agent's reach, in the very words for what does not exist. Blocks.
+    def within_reach(self, method: Method, params: Any) -> Any:
+        """Return the params, with full ids for an agent; refuse what lies outside of its reach. Blocks for an agent.
 
         Raises
         ------
-        SessionNotFound
-            If the params name a session that is not the agent's own.
+        SessionNotFound, EntryNotFound, TaskNotFound, ReferenceNotFound
+            If they name what is not the agent's own; the attempt is recorded in its session.
         """
-        if self.is_bound:
-            self._require_own(getattr(params, "session", None))
-
-    def _require_own(self, reference: str | None) -> None:
-        if reference is None:
-            return
+        if self._reach is None:
+            return params
         try:
-            with self._controller.store.read() as connection:
-                found = find_session(connection, self._caller.standpoint, reference)
-        except (SessionNotFound, AmbiguousReference, InvalidReference):
-            found = None
-        if found != self._caller.session_id:
-            raise SessionNotFound(f"There is no session {reference!r}.", details={"reference": reference})
+            return self._reach.within(params)
+        except REFUSALS as error:
+            self._reach.record_refusal(method.name, error)
+            raise
+
+    def record_refusal(self, method: str, error: BridgeError) -> None:
+        """Record that an agent was refused a method; of everybody else nothing is recorded. Blocks."""
+        if self._reach is not None:
+            self._reach.record_refusal(method, error)

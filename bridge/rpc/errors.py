@@ -32,20 +32,24 @@ class InvalidParams(BridgeError):
     default_hint = "Mend the fields named; schema/rpc/openrpc.json has the schema of each method."
 
 
-class DeadlineExceeded(BridgeError):
+class CallGivenUp(BridgeError):
+    """Base of what ends a call before it is done; the classes share its exit status."""
+
+    exit_status = 226
+
+
+class DeadlineExceeded(CallGivenUp):
     """Raised when a call was not done within the time that its caller gave it."""
 
     code = "deadline_exceeded"
-    exit_status = 226
     summary = "A call was not done within its deadline_ms; it was given up, and nothing was changed by it."
     default_hint = "Call again with a longer deadline_ms, or without one."
 
 
-class CallCancelled(BridgeError):
+class CallCancelled(CallGivenUp):
     """Raised when a call was given up because its caller asked for that."""
 
     code = "call_cancelled"
-    exit_status = 227
     summary = "A call was given up at its caller's request; nothing was changed by it."
     default_hint = "Call again if it is wanted after all."
 
@@ -57,3 +61,21 @@ class TooManyCalls(BridgeError):
     exit_status = 228
     summary = "A connection has as many waiting calls or subscriptions as it may have; nothing was called."
     default_hint = "Cancel some with $/cancel or events/unsubscribe, or open another connection."
+
+
+class ResultTooLarge(BridgeError):
+    """Raised when what a call would return does not fit into one answer."""
+
+    code = "result_too_large"
+    exit_status = 229
+    summary = "What a call would return does not fit into one answer; nothing was changed."
+    default_hint = "Ask for a page of it, or use the command line."
+
+
+class SubscriptionNotFound(BridgeError):
+    """Raised when a connection has no subscription of an id."""
+
+    code = "subscription_not_found"
+    exit_status = 227
+    summary = "The connection has no subscription of that id."
+    default_hint = "events/subscribe returns the id; a subscription ends with its connection."

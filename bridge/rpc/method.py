@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
+from bridge.conversations import errors as conversations
 from bridge.foundation.errors import BridgeError
 from bridge.rpc import results
 from bridge.rpc.roles import Role
+from bridge.semantics.errors import UnsupportedSemanticVersion
 
 
 class Mode(StrEnum):
@@ -57,3 +59,14 @@ class Method:
     roles: frozenset[Role]
     errors: tuple[type[BridgeError], ...]
     mode: Mode = Mode.READ
+
+
+#: What naming a session, an entry, or needing a session's path may meet.
+REFERENCE_ERRORS: Final = (
+    conversations.SessionNotFound,
+    conversations.AmbiguousReference,
+    conversations.InvalidReference,
+    conversations.SessionQuarantined,
+)
+ENTRY_ERRORS: Final = (*REFERENCE_ERRORS, conversations.EntryNotFound)
+PATH_ERRORS: Final = (*REFERENCE_ERRORS, conversations.PathBroken, UnsupportedSemanticVersion)

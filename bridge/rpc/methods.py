@@ -14,21 +14,19 @@ from bridge.foundation.errors import NotCanonical
 from bridge.integrity.errors import TreeUnsound
 from bridge.lineage.errors import LineageCycle
 from bridge.rpc import calls, calls_connection, results
+from bridge.rpc.method import ENTRY_ERRORS as _ENTRY
+from bridge.rpc.method import PATH_ERRORS as _PATH
+from bridge.rpc.method import REFERENCE_ERRORS as _REFERENCE
 from bridge.rpc.method import Method, Mode
 from bridge.rpc.roles import EVERYONE, READERS, WRITERS, Role
+from bridge.rpc.table_places import PLACE_TABLE
+from bridge.rpc.table_sessions import SESSION_TABLE
+from bridge.rpc.table_work import WORK_TABLE
 from bridge.semantics import errors as semantics
 from bridge.workspaces.errors import WorkspaceNotFound
 
 __all__ = ["METHODS", "Method", "Mode", "Role"]
 
-_REFERENCE: Final = (
-    conversations.SessionNotFound,
-    conversations.AmbiguousReference,
-    conversations.InvalidReference,
-    conversations.SessionQuarantined,
-)
-_ENTRY: Final = (*_REFERENCE, conversations.EntryNotFound)
-_PATH: Final = (*_REFERENCE, conversations.PathBroken, semantics.UnsupportedSemanticVersion)
 
 _TABLE: Final = (
     Method(
@@ -77,7 +75,7 @@ _TABLE: Final = (
         calls.OfSession,
         results.SESSION,
         calls.sessions_show,
-        READERS,
+        EVERYONE,
         _REFERENCE,
         Mode.READ,
     ),
@@ -139,7 +137,7 @@ _TABLE: Final = (
         calls.LogParams,
         results.LOG,
         calls.sessions_log,
-        READERS,
+        EVERYONE,
         (*_REFERENCE, conversations.PathBroken),
         Mode.READ,
     ),
@@ -179,7 +177,7 @@ _TABLE: Final = (
         calls.ListDelegationsParams,
         results.DELEGATIONS,
         calls.delegations_list,
-        READERS,
+        EVERYONE,
         (*_REFERENCE, conversations.PathBroken),
         Mode.READ,
     ),
@@ -189,7 +187,7 @@ _TABLE: Final = (
         calls.TaskParams,
         results.DELEGATION,
         calls.delegations_show,
-        READERS,
+        EVERYONE,
         (control.TaskNotFound, control.TaskAmbiguous),
         Mode.READ,
     ),
@@ -199,7 +197,7 @@ _TABLE: Final = (
         calls.ReferenceParams,
         results.EVIDENCE,
         calls.references_resolve,
-        READERS,
+        EVERYONE,
         (
             *_REFERENCE,
             control.ReferenceNotFound,
@@ -246,4 +244,6 @@ _TABLE: Final = (
 )
 
 #: Every method by name.
-METHODS: Final = MappingProxyType({method.name: method for method in _TABLE})
+METHODS: Final = MappingProxyType(
+    {method.name: method for method in (*_TABLE, *SESSION_TABLE, *WORK_TABLE, *PLACE_TABLE)}
+)

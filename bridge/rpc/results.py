@@ -184,3 +184,113 @@ VERIFICATION: Final = record(
 ROOT: Final = record(
     "The root of a session, and the last sequence it covers.", session_id=_TEXT, session_root=_TEXT, sequence=_NUMBER
 )
+WORKSPACE: Final = record(
+    "A workspace.",
+    id=_TEXT,
+    kind={"type": "string", "enum": ["repository", "task", "worker"]},
+    parent_id=_OPTIONAL_TEXT,
+    path=_TEXT,
+    label=_OPTIONAL_TEXT,
+    status=_TEXT,
+    created_at=_TEXT,
+)
+WORKSPACES: Final = record("A page of workspaces.", workspaces=listing(WORKSPACE), hasMore=_FLAG)
+REGISTERED: Final = {
+    **WORKSPACE,
+    "description": "The workspace, and whether it was registered now.",
+    "properties": {**WORKSPACE["properties"], "registered": _FLAG},
+    "required": sorted([*WORKSPACE["required"], "registered"]),
+}
+RELINKED: Final = {
+    **WORKSPACE,
+    "description": "The workspace, and whether it stands for the place now and did not before.",
+    "properties": {**WORKSPACE["properties"], "relinked": _FLAG, "moved_sessions": _NUMBER},
+    "required": sorted([*WORKSPACE["required"], "relinked", "moved_sessions"]),
+}
+OBSERVED: Final = record(
+    "A workspace and what its files are now.",
+    workspace=WORKSPACE,
+    stamp=STAMP,
+    clean=_FLAG,
+    paths=listing(_TEXT),
+    omitted=_NUMBER,
+)
+AGENT: Final = record(
+    "An agent.",
+    id=_TEXT,
+    parent_agent_id=_OPTIONAL_TEXT,
+    session_id=_OPTIONAL_TEXT,
+    role=_TEXT,
+    depth=_NUMBER,
+    harness=_OPTIONAL_TEXT,
+    status=_TEXT,
+    created_at=_TEXT,
+)
+AGENTS: Final = record("A page of agents.", agents=listing(AGENT), hasMore=_FLAG)
+_LABEL: Final = record("A label.", name=_TEXT, entry_id=_TEXT)
+SNAPSHOT: Final = record(
+    "A session at one moment: its entries of all branches, and the cursor to subscribe from.",
+    session=SESSION,
+    active_entry_id=_TEXT,
+    entries=listing(ENTRY),
+    labels=listing(_LABEL),
+    cursors=listing(record("A writer's place.", owner=_TEXT, leaf_entry_id=_TEXT)),
+    hasMore=_FLAG,
+    event_cursor=_TEXT,
+)
+BRANCHES: Final = record(
+    "The ends of a session's branches.",
+    session_id=_TEXT,
+    branches=listing(record("A branch.", leaf_entry_id=_TEXT, entries=_NUMBER, active=_FLAG, text=_TEXT)),
+)
+EXPORTED: Final = record("A session as a portable file.", session_id=_TEXT, entries=_NUMBER, bytes=_NUMBER, text=_TEXT)
+WAITED: Final = {
+    **DELEGATION,
+    "description": "The delegation, and whether it has ended.",
+    "properties": {**DELEGATION["properties"], "ended": _FLAG},
+    "required": sorted([*DELEGATION["required"], "ended"]),
+}
+ADOPTION: Final = record(
+    "What an adoption did.",
+    task=DELEGATION,
+    branch=_OPTIONAL_TEXT,
+    commit=_TEXT,
+    files_changed=listing(_TEXT),
+    was_contained=_FLAG,
+)
+STATUS: Final = record(
+    "What this controller is, and what has not ended.",
+    version=_TEXT,
+    pid=_NUMBER,
+    home=_TEXT,
+    database=_TEXT,
+    place=_TEXT,
+    schema_version=_NUMBER,
+    open_delegations=listing(DELEGATION),
+)
+MACHINE: Final = record(
+    "What the controller stands on.",
+    version=_TEXT,
+    python=_TEXT,
+    git=_TEXT,
+    sqlite=_TEXT,
+    home=_TEXT,
+    disk_free_bytes=_NUMBER,
+)
+DATABASE: Final = record(
+    "What the store is; the size of one on a server is null.",
+    database=_TEXT,
+    place=_TEXT,
+    schema_version=_NUMBER,
+    size_bytes={"type": ["integer", "null"]},
+)
+CHECKED: Final = record(
+    "What a check of the store found.",
+    sound=_FLAG,
+    problems=listing(_ANY_OBJECT),
+    flaws=listing(_ANY_OBJECT),
+    quarantined=listing(_TEXT),
+    released=listing(_TEXT),
+)
+USAGE: Final = record("How much there is.", rows=_ANY_OBJECT, size_bytes={"type": ["integer", "null"]})
+SUBSCRIBED: Final = record("The subscription, and the cursor that it stands behind.", subscription=_TEXT, cursor=_TEXT)

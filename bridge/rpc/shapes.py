@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, Field, field, fields
+from enum import StrEnum
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from bridge.foundation.canonical import canonical_bytes
 from bridge.rpc.errors import InvalidParams
+from bridge.rpc.roles import Role
 from bridge.semantics.schemas import FieldError, field_errors, foreign_validator
 
 P = TypeVar("P")
@@ -17,7 +19,14 @@ P = TypeVar("P")
 _TYPES: Mapping[Any, str] = {str: "string", int: "integer", bool: "boolean", Mapping: "object"}
 
 
-def param(help_text: str, *, default: Any = MISSING, **limits: Any) -> Any:
+def param(
+    help_text: str,
+    *,
+    default: Any = MISSING,
+    names: Names | None = None,
+    roles: frozenset[Role] | None = None,
+    **limits: Any,
+) -> Any:
     """Return a dataclass field that is a parameter.
 
     Parameters
@@ -26,11 +35,49 @@ def param(help_text: str, *, default: Any = MISSING, **limits: Any) -> Any:
         What it is, for the published description.
     default
         Without one the parameter must be given.
+    names
+        What the text refers to, where an agent is held to its own.
+    roles
+        Who may give it; None for all who may call the method. For others there is no such parameter.
     limits
         Keywords of JSON Schema, such as ``minimum`` and ``maxLength``.
     """
-    metadata = {"schema": {"description": help_text, **limits}}
+    metadata = {"schema": {"description": help_text, **limits}, "names": names, "roles": roles}
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+
+
+class Names(StrEnum):
+    """What a parameter refers to."""
+
+    SESSION = "session"
+    ENTRY = "entry"
+    TASK = "task"
+    #: A result that may be cited.
+    EVIDENCE = "evidence"
+
+
+def named_params(model: type[Any]) -> Mapping[str, Names]:
+    """Return the parameters of a model that refer to something an agent is held to."""
+    return _named_params(cast("Any", model))
+
+
+@cache
+def _named_params(model: Hashable) -> Mapping[str, Names]:
+    return {item.name: item.metadata["names"] for item in _fields(model) if item.metadata["names"] is not None}
+
+
+def withheld_params(model: type[Any], role: Role) -> frozenset[str]:
+    """Return the parameters of a model that a role may not give."""
+    return _withheld_params(cast("Any", model), role)
+
+
+@cache
+def _withheld_params(model: Hashable, role: Role) -> frozenset[str]:
+    return frozenset(
+        item.name
+        for item in _fields(model)
+        if item.metadata["roles"] is not None and role not in item.metadata["roles"]
+    )
 
 
 @cache
@@ -39,27 +86,28 @@ def _hints(model: type) -> dict[str, Any]:
 
 
 @cache
-def _schema_text(model: type) -> bytes:
-    return canonical_bytes(schema_of(model))
+def _schema_text(model: type, without: frozenset[str]) -> bytes:
+    return canonical_bytes(schema_of(model, without=without))
 
 
-def schema_of(model: type) -> dict[str, Any]:
-    """Return the JSON Schema of a params model: an object that takes its fields and no others."""
+def schema_of(model: type, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the JSON Schema of a params model: an object that takes its fields, but for some, and no others."""
     hints = _hints(model)
-    properties = {item.name: _property(hints[item.name], item) for item in _fields(model)}
-    required = [item.name for item in _fields(model) if item.default is MISSING]
+    taken = [item for item in _fields(model) if item.name not in without]
+    properties = {item.name: _property(hints[item.name], item) for item in taken}
+    required = [item.name for item in taken if item.default is MISSING]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def build(model: type[P], value: Mapping[str, Any]) -> P:
-    """Return a params model with the values of a call.
+def build(model: type[P], value: Mapping[str, Any], *, without: frozenset[str] = frozenset()) -> P:
+    """Return a params model with the values of a call; fields in ``without`` are not known to this caller.
 
     Raises
     ------
     InvalidParams
         If they do not fit its schema; ``details["fields"]`` lists where.
     """
-    problems = field_errors(foreign_validator(_schema_text(cast("Any", model))), dict(value))
+    problems = field_errors(foreign_validator(_schema_text(cast("Any", model), without)), dict(value))
     # JSON Schema takes 1.0 for an integer; no parameter is a fraction, and what follows counts with them.
     problems += [_whole(name) for name, given in value.items() if isinstance(given, float) and not problems]
     if problems:
@@ -77,7 +125,7 @@ def _whole(name: str) -> FieldError:
     return {"path": f"/{name}", "message": "must be written as an integer"}
 
 
-def _fields(model: type) -> tuple[Field[Any], ...]:
+def _fields(model: Any) -> tuple[Field[Any], ...]:
     return fields(model)
 
 

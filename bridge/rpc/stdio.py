@@ -9,6 +9,7 @@ import anyio
 from anyio import to_thread
 
 from bridge.control.controller import Controller
+from bridge.control.resident import end_resident
 from bridge.rpc.connection import Connection
 from bridge.rpc.messages import MAX_MESSAGE_BYTES, too_large
 from bridge.rpc.roles import Caller
@@ -72,7 +73,10 @@ class LineReader:
 
 
 async def serve(controller: Controller, caller: Caller, *, input_descriptor: int, output_descriptor: int) -> None:
-    """Answer messages until the input ends, then what is still open; or until nobody reads the output any more."""
+    """Answer messages until the input ends, then what is still open; or until nobody reads the output any more.
+
+    What was delegated over it and still runs then ends with it, recorded as cancelled.
+    """
 
     async def send(message: bytes) -> None:
         await to_thread.run_sync(_write_all, output_descriptor, message + b"\n")
@@ -93,6 +97,7 @@ async def serve(controller: Controller, caller: Caller, *, input_descriptor: int
         await connection.drain()
     finally:
         await connection.aclose()
+        await end_resident(controller)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

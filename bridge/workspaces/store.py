@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Table, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, Table, bindparam, delete, insert, select, tuple_, update
 
 from bridge.foundation.canonical import canonical_text, parse_json
 from bridge.foundation.hashing import digest_hex
@@ -153,6 +153,8 @@ def list_workspaces(
     parent_id: str | None = None,
     kinds: Sequence[WorkspaceKind] | None = None,
     statuses: Sequence[WorkspaceStatus] | None = None,
+    after: Workspace | None = None,
+    limit: int | None = None,
 ) -> list[Workspace]:
     """Return workspaces in the order of their creation; each condition narrows, none means all."""
     query = select(*_COLUMNS).order_by(_W.created_at, _W.id)
@@ -163,7 +165,9 @@ def list_workspaces(
         query = query.where(_W.kind.in_([str(kind) for kind in kinds]))
     if statuses is not None:
         query = query.where(_W.status.in_([str(status) for status in statuses]))
-    return [_workspace(row) for row in connection.execute(query)]
+    if after is not None:
+        query = query.where(tuple_(_W.created_at, _W.id) > (after.created_at, after.id))
+    return [_workspace(row) for row in connection.execute(query if limit is None else query.limit(limit))]
 
 
 _NAMES = tuple(column.name for column in _COLUMNS)

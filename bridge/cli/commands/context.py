@@ -33,6 +33,9 @@ def context(
     """
     from bridge.cli.standing import open_existing, standpoint_of
     from bridge.control.context import build_context
+    from bridge.foundation.ids import short_session
+    from bridge.workspaces.divergence import Divergence
+    from bridge.workspaces.wording import one_line
 
     with open_existing(cli) as controller:
         found = build_context(
@@ -44,6 +47,10 @@ def context(
             with_files=not without_files,
         )
     cli.output.emit(found.to_json(), found.text().rstrip("\n") or None)
+    if found.divergence is not None and found.divergence.divergence is Divergence.UNKNOWN:
+        cli.output.warn(
+            one_line(found.divergence, reference=short_session(found.session.id)), code="divergence_unknown"
+        )
     if found.projection.is_oversized:
         tokens = found.projection.tokens
         cli.output.warn(f"the newest part alone takes {tokens} tokens, more than asked for; it is never torn")

@@ -191,11 +191,11 @@ def _edit_and_compare(cli: Cli, stage: _Stage, session_id: str) -> dict[str, Any
 def _tree(cli: Cli, stage: _Stage, session_id: str) -> list[str]:
     from bridge.cli.rendering import line_width, session_title
     from bridge.cli.treeview import glyphs_for, tree_lines
-    from bridge.control.reading import read_tree
+    from bridge.control.trees import read_tree
 
-    found = read_tree(stage.controller, stage.standpoint, session_id)
+    found = read_tree(stage.controller, stage.standpoint, session_id, everything=False)
     glyphs = glyphs_for(getattr(cli.output.stdout, "encoding", None))
-    lines = tree_lines(found.nodes, glyphs=glyphs, width=line_width(cli.output), show_all=False)
+    lines = tree_lines(found.nodes, glyphs=glyphs, width=line_width(cli.output))
     return ["6. the conversation", session_title(found.session), *lines]
 
 

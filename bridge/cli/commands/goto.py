@@ -8,6 +8,7 @@ import typer
 
 from bridge.cli.command import command
 from bridge.cli.context import Cli
+from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
     from bridge.conversations.models import HeadMove
@@ -21,7 +22,9 @@ ExpectHead = Annotated[
 def goto(
     cli: Cli,
     session: Annotated[str, typer.Argument(help="Session, as id, tail or label; @ for the current one.")],
-    entry: Annotated[str, typer.Argument(help="Entry of that session, as id, tail, number or label.")],
+    entry: Annotated[
+        str | None, typer.Argument(help="Entry of that session, as id, tail, number or label.", show_default=False)
+    ] = None,
     *,
     expect_head: ExpectHead = None,
 ) -> int:
@@ -32,6 +35,10 @@ def goto(
     from bridge.cli.standing import open_existing, standpoint_of
     from bridge.control.sessions import go_to
 
+    if entry is None:
+        known = session.rpartition(".")[0] or "SESSION"
+        hint = f"Name both: bridge goto {known} {session}"
+        raise UsageInvalid("The session and the entry to go to are both needed. Nothing was changed.", hint=hint)
     with open_existing(cli) as controller:
         move = go_to(controller, standpoint_of(cli), session, entry, expected_head=expect_head)
     _tell(cli, move)
@@ -43,17 +50,27 @@ def back(
     cli: Cli,
     session: Annotated[str | None, typer.Argument(help="Session, as id, tail or label. Default: @.")] = None,
     *,
+    steps: Annotated[int, typer.Option("--steps", "-n", min=1, help="By so many entries.")] = 1,
     expect_head: ExpectHead = None,
 ) -> int:
     """Go back to the entry before the head; no file is touched
 
-    From the first entry this leads to the beginning, where the next append starts over.
+    From the first entry this leads to the beginning, where the next append starts over. If fewer entries lie before
+    the head than --steps says, nothing is changed.
     """
     from bridge.cli.standing import open_existing, standpoint_of
     from bridge.control.sessions import go_back
+    from bridge.conversations.errors import SessionNotFound
 
     with open_existing(cli) as controller:
-        move = go_back(controller, standpoint_of(cli), session, expected_head=expect_head)
+        try:
+            move = go_back(controller, standpoint_of(cli), session, steps=steps, expected_head=expect_head)
+        except SessionNotFound as error:
+            if session is None or not session.isdigit():
+                raise
+            # What people type who mean a number of steps.
+            hint = f"To go back by {session} entries: bridge back --steps {session}"
+            raise SessionNotFound(error.message, hint=hint, details=error.details) from error
     _tell(cli, move)
     return 0
 

@@ -77,26 +77,41 @@ def list_(
         list[str] | None,
         typer.Option("--kind", help=f"Only this kind: {', '.join(KINDS)}; may be repeated. Default: chat."),
     ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Only so many.")] = None,
+    before: Annotated[
+        str | None, typer.Option("--before", help="Only sessions touched before this one; with --limit, the next page.")
+    ] = None,
 ) -> int:
     """List the sessions of this workspace
 
     The one touched last comes first. Outside any workspace these are the sessions without one. Workers' sessions
     are left out unless --kind worker or --all asks for them.
     """
+    from bridge.cli.rendering import line_width
     from bridge.cli.standing import open_if_there, standpoint_of
-    from bridge.control.reading import sessions_here
+    from bridge.control.reading import SessionPage, session_details, session_page
     from bridge.control.views import session_view
+    from bridge.foundation.ids import short_session
 
     for name in kind or ():
         if name not in KINDS:
             raise UsageInvalid(f"--kind: {name!r} is not a kind of session. Use one of: {', '.join(KINDS)}.")
     kinds = tuple(kind) if kind else (() if all_ else ("chat",))
     with open_if_there(cli) as controller:
-        found: list[Session] = []
+        page = SessionPage((), has_more=False)
         if controller is not None:
-            found = sessions_here(controller, standpoint_of(cli), everywhere=all_, kinds=kinds)
-    cli.output.emit([session_view(session) for session in found], _listed(found, everywhere=all_) if found else None)
-    if not found:
+            here = standpoint_of(cli)
+            last = None if before is None else session_details(controller, here, before).session
+            key = None if last is None else (last.updated_at, last.id)
+            page = session_page(controller, here, everywhere=all_, kinds=kinds, limit=limit, before=key)
+    found = list(page.sessions)
+    cli.output.emit(
+        [session_view(session) for session in found],
+        _listed(found, everywhere=all_, width=line_width(cli.output)) if found else None,
+    )
+    if page.has_more:
+        cli.output.status(f"there are more: --before {short_session(found[-1].id)}")
+    if not found and before is None:
         cli.output.status("no sessions here; start one: bridge session new")
     return 0
 
@@ -119,17 +134,24 @@ def show(
     return 0
 
 
-def _listed(sessions: list[Session], *, everywhere: bool) -> str:
-    from bridge.cli.rendering import local_time, one_line, table
+def _listed(sessions: list[Session], *, everywhere: bool, width: int) -> str:
+    from bridge.cli.rendering import MIN_TEXT_WIDTH, NARROW, cut, local_time, one_line, table, text_width
     from bridge.foundation.ids import short_entry, short_session
 
     rows = []
     for session in sessions:
-        row = [short_session(session.id), local_time(session.updated_at), session.status]
+        row = [
+            short_session(session.id),
+            local_time(session.updated_at)[0 if width >= NARROW else 11 :],
+            session.status,
+        ]
         if everywhere:
             row += [session.kind, session.workspace_id or "-"]
-        rows.append([*row, f"at {short_entry(session.active_entry_id)}", one_line(session.label or "")])
-    return table(rows)
+        rows.append([*row, f"at {short_entry(session.active_entry_id)}"])
+    starts = table(rows).split("\n")
+    room = max(width - max(map(text_width, starts)) - 2, MIN_TEXT_WIDTH)
+    labels = [cut(one_line(session.label or ""), room) for session in sessions]
+    return table(list(zip(starts, labels, strict=True)))
 
 
 def _shown(details: SessionDetails) -> str:

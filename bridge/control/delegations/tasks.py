@@ -53,8 +53,8 @@ class TaskDetails:
         }
 
 
-def find_task(connection: Connection, reference: str) -> Delegation:
-    """Return the delegation that a reference names.
+def find_task(connection: Connection, reference: str, *, session_id: str | None = None) -> Delegation:
+    """Return the delegation that a reference names; with a session only one that this session asked for.
 
     A reference is an id or its unique beginning, ``PLAN/NAME``, or a name; a name means the newest task of that
     name, so that running a plan again does not make yesterday's names ambiguous.
@@ -66,9 +66,14 @@ def find_task(connection: Connection, reference: str) -> Delegation:
     """
     plan_id, slash, name = reference.partition("/")
     if slash:
-        found = [task for task in rows.list_delegations(connection, plan_id=plan_id) if task.name == name]
-        return _only(reference, found)
-    candidates = rows.delegations_like(connection, reference)
+        of_session = None if session_id is None else [session_id]
+        of_plan = rows.list_delegations(connection, plan_id=plan_id, session_ids=of_session)
+        return _only(reference, [task for task in of_plan if task.name == name])
+    candidates = [
+        task
+        for task in rows.delegations_like(connection, reference)
+        if session_id is None or task.parent_session_id == session_id
+    ]
     exact = [task for task in candidates if task.id == reference]
     named = [task for task in candidates if task.name == reference]
     if exact or named:

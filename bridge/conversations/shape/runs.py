@@ -148,9 +148,10 @@ def rows_upwards(connection: Connection, shape: PathShape) -> Iterator[tuple[str
             rows = [row for row in rows if row[0] in on_path]
         if len(rows) != sum(run.length for run in batch):
             raise _hole(connection, batch)
-        for row in rows:
-            position -= 1
-            yield f"{prefix}{row[0]:06d}", position, row
+        # Zipped, not looped over: a path has ten thousands of them.
+        ids = [f"{prefix}{row[0]:06d}" for row in rows]
+        yield from zip(ids, range(position - 1, position - 1 - len(rows), -1), rows, strict=True)
+        position -= len(rows)
 
 
 def _batches(shape: PathShape) -> Iterator[list[Run]]:

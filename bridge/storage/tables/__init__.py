@@ -23,7 +23,7 @@ from bridge.storage.tables.conversations import (
     session_heads,
     sessions,
 )
-from bridge.storage.tables.integrity import audit_events
+from bridge.storage.tables.integrity import audit_events, event_order
 from bridge.storage.tables.recall import recall_documents, recall_marks
 from bridge.storage.tables.workspaces import (
     kept_contents,
@@ -49,6 +49,7 @@ __all__ = [
     "controllers",
     "delegations",
     "entry_labels",
+    "event_order",
     "kept_contents",
     "kept_states",
     "legacy_events",

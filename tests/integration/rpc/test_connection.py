@@ -148,7 +148,7 @@ async def test_a_change_that_waits_is_cancelled_and_the_next_still_waits_its_tur
     assert await scene.cancel("two") == "cancelled"
     await scene.until(lambda: scene.answered() == ["two"])
     error = scene.answers[0]["error"]
-    assert (error["code"], error["data"]["code"]) == (227, "call_cancelled")
+    assert (error["code"], error["data"]["code"]) == (226, "call_cancelled")
     assert scene.begun == ["one"], "the third waits for the first all the same"
     scene.gate("three").set()
     scene.gate("one").set()

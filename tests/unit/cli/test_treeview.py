@@ -2,32 +2,54 @@
 
 from __future__ import annotations
 
-from bridge.cli.treeview import ASCII, UNICODE, glyphs_for, tree_lines
-from bridge.control.reading import TreeNode
+from dataclasses import replace
+
+from bridge.cli.rendering import text_width
+from bridge.cli.treeview import ASCII, MAX_INDENT, UNICODE, glyphs_for, tree_lines
+from bridge.control.outline import active_ids, children_of, side_ways, telling_ids
+from bridge.control.trees import TreeNode
 from bridge.conversations.models import Node
 from bridge.foundation.ids import entry_id
 
 
-def tree(*parents: int, head: int, kind: str = "user.message", labels: dict[int, str] | None = None) -> list[TreeNode]:
+def tree(
+    *parents: int,
+    head: int,
+    kind: str = "user.message",
+    labels: dict[int, str] | None = None,
+    cursors: dict[int, str] | None = None,
+    everything: bool = False,
+    limit: int | None = None,
+) -> list[TreeNode]:
     """A session's nodes 1, 2, … from their parents' sequences."""
-    active = {head}
-    for number in range(len(parents), 0, -1):
-        if number in active:
-            active.add(parents[number - 1])
-    found = []
+    labels, cursors = labels or {}, cursors or {}
+    nodes = [Node("s-000000", "s", None, 0, 2, "session.root", "hidden", "")]
     for number, parent in enumerate(parents, 1):
-        node = Node(entry_id("s", number), "s", entry_id("s", parent), number, 2, kind, "eligible", "")
-        names = ((labels or {}).get(number, ""),) if number in (labels or {}) else ()
-        found.append(
-            TreeNode(
-                node, names, f"text {number}", parents.count(number), number in active, number == head, is_readable=True
-            )
+        nodes.append(Node(entry_id("s", number), "s", entry_id("s", parent), number, 2, kind, "eligible", ""))
+    head_id = entry_id("s", head)
+    path, children = active_ids(nodes, head_id), children_of(nodes)
+    marked = {head_id, *(entry_id("s", number) for number in (*labels, *cursors))}
+    sides = side_ways(nodes, children, path)
+    shown = telling_ids(nodes, children, marked, sides, everything=everything, limit=limit)
+    return [
+        TreeNode(
+            node,
+            tuple(filter(None, (labels.get(node.sequence),))),
+            tuple(filter(None, (cursors.get(node.sequence),))),
+            (),
+            f"text {node.sequence}",
+            len(children.get(node.id, ())),
+            is_active=node.id in path,
+            is_head=node.id == head_id,
+            is_readable=True,
+            is_shown=node.id in shown,
         )
-    return found
+        for node in nodes[1:]
+    ]
 
 
-def drawn(nodes, *, show_all: bool = False, glyphs=ASCII) -> list[str]:
-    return [line.split("  ")[0] for line in tree_lines(nodes, glyphs=glyphs, width=80, show_all=show_all)]
+def drawn(nodes, *, glyphs=ASCII, width=80) -> list[str]:
+    return [line.split("  ")[0] for line in tree_lines(nodes, glyphs=glyphs, width=width)]
 
 
 def test_a_linear_session_is_a_straight_line():
@@ -56,23 +78,61 @@ def test_many_forks_never_move_the_conversation_to_the_right():
 
 
 def test_what_says_nothing_is_counted():
-    nodes = tree(0, 1, 2, 3, 4, head=5, kind="turn.started", labels={4: "here"})
+    chain = {"head": 5, "kind": "turn.started", "labels": {4: "here"}}
+    nodes = tree(0, 1, 2, 3, 4, **chain)
     assert drawn(nodes) == [": 3 more", "* s.4", "* s.5"]
-    assert drawn(nodes, show_all=True) == ["* s.1", "* s.2", "* s.3", "* s.4", "* s.5"]
-    (line,) = tree_lines(nodes, glyphs=ASCII, width=80, show_all=False)[1:2]
+    assert drawn(tree(0, 1, 2, 3, 4, everything=True, **chain)) == ["* s.1", "* s.2", "* s.3", "* s.4", "* s.5"]
+    (line,) = tree_lines(nodes, glyphs=ASCII, width=80)[1:2]
     assert line == "* s.4  turn.started  [here] text 4"
 
 
+def test_a_limit_shows_the_last_ones_and_what_is_marked():
+    nodes = tree(0, 1, 2, 3, 4, 5, head=2, limit=2, cursors={3: "turn t1"})
+    assert tree_lines(nodes, glyphs=ASCII, width=80) == [
+        ": 1 more",
+        "* s.2  user.message  text 2  <- head",
+        "o s.3  user.message  text 3  <- cursor turn t1",
+        ": 1 more",
+        "o s.5  user.message  text 5",
+        "o s.6  user.message  text 6",
+    ]
+
+
+def test_ways_are_drawn_further_in_only_so_far():
+    deep = []
+    for number in range(200):
+        deep += [max(0, 2 * number - 1), max(0, 2 * number - 1)]
+    nodes = tree(*deep, head=2)
+    lines = tree_lines(nodes, glyphs=ASCII, width=40)
+    assert max(len(line) - len(line.lstrip("|- ")) for line in lines) <= 2 * MAX_INDENT
+    assert len(lines) == len(nodes)
+
+
+def test_ten_thousand_ways_within_ways_are_drawn():
+    # Every odd entry begins a way beside the one that an even entry, recorded later, goes on with.
+    parents = [0]
+    for number in range(10_000):
+        parents += [max(1, 2 * number), max(1, 2 * number)]
+    lines = tree_lines(tree(*parents, head=1), glyphs=ASCII, width=100)
+    assert len(lines) == len(parents)
+    assert max(map(len, lines)) <= 100
+
+
 def test_a_narrow_terminal_cuts_the_text_and_keeps_the_mark():
-    nodes = tree(0, head=1)
-    nodes = [TreeNode(nodes[0].node, (), "long " * 40, 0, is_active=True, is_head=True, is_readable=True)]
-    (line,) = tree_lines(nodes, glyphs=ASCII, width=60, show_all=False)
-    assert len(line) == 60
-    assert line.endswith("…  <- head")
+    (node,) = tree(0, head=1)
+    for text in ("long " * 40, "长文本" * 40, "e\u0301" * 100):
+        (line,) = tree_lines([replace(node, summary=text)], glyphs=ASCII, width=70)
+        assert text_width(line) in {69, 70}
+        assert line.endswith("…  <- head")
+
+
+def test_a_very_narrow_terminal_shortens_the_kind():
+    (line,) = tree_lines(tree(0, head=1, kind="assistant.message"), glyphs=ASCII, width=40)
+    assert line == "* s.1  assistant  text 1  <- head"
 
 
 def test_an_empty_session_has_no_lines():
-    assert tree_lines([], glyphs=ASCII, width=80, show_all=True) == []
+    assert tree_lines([], glyphs=ASCII, width=80) == []
 
 
 def test_glyphs_follow_the_encoding():

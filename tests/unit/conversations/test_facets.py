@@ -12,6 +12,7 @@ from bridge.conversations.facets import (
     UNREADABLE,
     Facet,
     TurnIndex,
+    TurnPlace,
     annotate,
     facet_of,
     kinds_of,
@@ -152,10 +153,24 @@ def test_a_fork_goes_on_within_the_turn_it_left(with_roots):
 
 def test_an_index_tells_what_it_knows():
     index = TurnIndex()
-    assert index.place_at("s-000001") is None
-    index.seed("s-000001", OUTSIDE)
-    assert index.place_at("s-000001") == OUTSIDE
-    assert index.place_at("s-000000") is None
+    assert index.place_at("s", "s-000001") is None
+    index.seed("s", "s-000001", OUTSIDE)
+    assert index.place_at("s", "s-000001") == OUTSIDE
+    assert index.place_at("s", "s-000000") is None
+
+
+def test_an_index_knows_entries_however_far_apart_they_are():
+    index = TurnIndex()
+    began = entry("user.message", 500)
+    places = {}
+    for number in (1_000_000, 1_000_001, 1_000_060, 1_000_010, 3, 4, 2_000_000, 1_000_010):
+        places[number] = TurnPlace(f"turn {number}")
+        index.seed("s", entry_id("s", number), places[number])
+    index.turn_of(began)
+    for number, place in places.items():
+        assert index.place_at("s", entry_id("s", number)) == place
+    assert index.place_at("s", began.id).turn == began.id
+    assert index.place_at("s", entry_id("s", 1_000_059)) is None
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(KINDS)), st.integers(1, 4)), max_size=30))

@@ -279,6 +279,12 @@ def test_the_newest_group_is_told_whole_whatever_the_budget():
         project(entries, budget_tokens=0)
 
 
+def test_where_nothing_was_said_since_the_summary_is_what_is_always_told():
+    projection = project(path(said("1"), checkpoint("s" * 3000)), budget_tokens=5, cold_start=True)
+    assert ids(projection) == ["s-000002"]
+    assert projection.is_oversized
+
+
 def test_provider_metadata_takes_no_room():
     plain, laden = said("u"), ("user.message", {"text": "u", "provider_meta": {"raw": "z" * 9000}})
     assert project(path(laden), budget_tokens=500).text() == project(path(plain), budget_tokens=500).text()

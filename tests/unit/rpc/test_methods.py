@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,19 +15,32 @@ from bridge.foundation.canonical import FloatLiteral
 from bridge.rpc import openrpc
 from bridge.rpc.errors import InvalidParams
 from bridge.rpc.methods import METHODS, Mode, Role
-from bridge.rpc.shapes import build, param, schema_of
+from bridge.rpc.shapes import Names, build, named_params, param, schema_of, withheld_params
 
 EVERY = sorted(METHODS)
 EXPECTED = {
-    *("$/cancel", "admin/ping"),
+    *("$/cancel", "admin/ping", "admin/status", "admin/doctor", "admin/database", "admin/check", "admin/usage"),
     *(f"sessions/{verb}" for verb in ("new", "list", "show", "append", "goto", "label", "fork", "log", "tree")),
-    *("sessions/context", "sessions/search_session_entries", "delegations/list", "delegations/show"),
-    *("references/resolve", "divergence/report", "integrity/verify", "integrity/root"),
+    *(f"sessions/{verb}" for verb in ("context", "search_session_entries", "snapshot", "entry", "back", "branches")),
+    *("sessions/export", "events/subscribe", "events/unsubscribe"),
+    *(f"delegations/{verb}" for verb in ("list", "show", "request", "wait", "cancel", "adopt", "discard")),
+    *(f"workspaces/{verb}" for verb in ("list", "show", "observe", "init", "relink")),
+    *("agents/list", "agents/show", "references/resolve", "divergence/report", "integrity/verify", "integrity/root"),
 }
 
 
 def test_the_methods_are_these():
     assert set(METHODS) == EXPECTED
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_what_only_looks_may_be_given_up_and_what_changes_something_may_not(name):
+    method = METHODS[name]
+    if method.mode is Mode.READ:
+        assert Role.OBSERVER in method.roles
+    if method.mode in (Mode.CHANGE, Mode.ACT):
+        assert Role.OBSERVER not in method.roles
+    assert inspect.iscoroutinefunction(method.run) == (method.mode is Mode.WAIT)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -42,12 +56,20 @@ def test_a_method_is_described(name):
     assert len(set(method.errors)) == len(method.errors)
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_what_an_agent_may_call_is_about_one_session_it_can_be_held_to(name):
-    method = METHODS[name]
-    if Role.AGENT in method.roles and method.mode is not Mode.INLINE:
-        session = schema_of(method.params)["properties"]["session"]
-        assert session["type"] == ["string", "null"]
+#: Params that name something, by their names; an agent's methods either declare what they name or have none of them.
+NAMING = {"session": Names.SESSION, "entry": Names.ENTRY, "task": Names.TASK, "reference": Names.EVIDENCE}
+NAMING |= {"evidence": Names.EVIDENCE, "workspace": None, "parent": None, "agent": None}
+
+
+@pytest.mark.parametrize("name", sorted(name for name, one in METHODS.items() if Role.AGENT in one.roles))
+def test_what_an_agent_may_name_it_is_held_to(name):
+    params = METHODS[name].params
+    declared, withheld = named_params(params), withheld_params(params, Role.AGENT)
+    for item in dataclasses.fields(params):
+        if item.name in NAMING and item.name not in withheld:
+            assert declared[item.name] is NAMING[item.name]
+    if Names.EVIDENCE in declared.values():
+        assert "session" in declared
 
 
 def test_the_description_has_every_method_with_its_params_and_roles():

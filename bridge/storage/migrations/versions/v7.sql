@@ -234,7 +234,14 @@ CREATE TABLE chat_agents (
 
 CREATE INDEX ix_chat_agents_session_id ON chat_agents (session_id)
 
-CREATE INDEX ix_session_entries_waymarks ON session_entries (session_id, sequence) WHERE kind IN ('model.changed', 'effort.changed', 'checkpoint', 'compaction', 'worker.result') OR semantic_schema_version NOT IN (1, 2) OR parent_entry_id <> session_id || '-' || CASE WHEN sequence <= 1000000 THEN substr(CAST(999999 + sequence AS TEXT), 2) ELSE CAST(sequence - 1 AS TEXT) END
+CREATE INDEX ix_session_entries_waymarks ON session_entries (session_id, sequence) WHERE parent_entry_id <> session_id || '-' || CASE WHEN sequence <= 1000000 THEN substr(CAST(999999 + sequence AS TEXT), 2) ELSE CAST(sequence - 1 AS TEXT) END OR kind = 'model.changed' OR kind = 'effort.changed' OR kind = 'checkpoint' OR kind = 'compaction' OR kind = 'worker.result' OR (semantic_schema_version <> 1 AND semantic_schema_version <> 2)
+
+CREATE TABLE event_order (
+    position INTEGER NOT NULL,
+    chain_id VARCHAR NOT NULL,
+    ordinal BIGINT NOT NULL,
+    CONSTRAINT pk_event_order PRIMARY KEY (position)
+)
 
 CREATE VIRTUAL TABLE recall_index USING fts5(session, terms, content='', tokenize='ascii')
 
@@ -261,3 +268,5 @@ CREATE TRIGGER workspace_links_no_update BEFORE UPDATE ON workspace_links BEGIN 
 CREATE TRIGGER workspace_links_no_delete BEFORE DELETE ON workspace_links BEGIN SELECT RAISE(ABORT, 'workspace_links are immutable'); END
 
 CREATE TRIGGER workspace_links_no_overwrite BEFORE INSERT ON workspace_links WHEN EXISTS (SELECT 1 FROM workspace_links WHERE workspace_id = NEW.workspace_id AND number = NEW.number) BEGIN SELECT RAISE(ABORT, 'workspace_links are immutable: the key exists'); END
+
+CREATE INDEX ix_session_heads_updated_at ON session_heads (updated_at, session_id)

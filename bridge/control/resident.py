@@ -1,0 +1,18 @@
+"""What a long-lived process holds beside the store, and how it is given up in order."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from anyio import CancelScope, to_thread
+
+from bridge.control.controller import Controller
+from bridge.control.delegating import end_delegations
+from bridge.control.feed import close_feed
+
+
+async def end_resident(controller: Controller) -> None:
+    """End the single delegations that this process runs, then what follows the store; before the controller closes."""
+    with CancelScope(shield=True):
+        await end_delegations(controller)
+        await to_thread.run_sync(partial(close_feed, controller))

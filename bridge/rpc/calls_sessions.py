@@ -1,0 +1,89 @@
+"""More calls about sessions: to show and follow one, to look at entries and branches, to go back, to export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bridge.control.exporting import export_session
+from bridge.control.reading import read_entry
+from bridge.control.sessions import go_back
+from bridge.control.snapshots import session_snapshot
+from bridge.control.trees import read_branches
+from bridge.foundation.errors import BridgeError
+from bridge.rpc.calls import MAX_PAGE, PAGE, REFERENCE, Call, OfSession
+from bridge.rpc.errors import ResultTooLarge
+from bridge.rpc.shapes import Names, param
+
+#: Largest text that one answer holds, in bytes.
+MAX_TEXT_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotParams(OfSession):
+    after: int | None = param(
+        "Entries of a higher sequence than this; null: the last ones.", default=None, minimum=0, maximum=2**53
+    )
+    limit: int = param("At most so many entries.", default=PAGE, minimum=1, maximum=MAX_PAGE)
+
+
+def sessions_snapshot(call: Call, params: SnapshotParams) -> dict[str, Any]:
+    found = session_snapshot(call.controller, call.standpoint, params.session, after=params.after, limit=params.limit)
+    return found.to_json()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryParams:
+    entry: str = param("The entry: id, short reference or label.", names=Names.ENTRY, **REFERENCE)
+
+
+def sessions_entry(call: Call, params: EntryParams) -> dict[str, Any]:
+    return read_entry(call.controller, call.standpoint, params.entry).to_json()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackParams(OfSession):
+    expected_head: str | None = param("Only if this is the head.", default=None, **REFERENCE)
+
+
+def sessions_back(call: Call, params: BackParams) -> dict[str, Any]:
+    move = go_back(call.controller, call.standpoint, params.session, expected_head=params.expected_head)
+    return {
+        "session_id": move.session_id,
+        "active_entry_id": move.to_entry_id,
+        "previous_entry_id": move.from_entry_id,
+        "moved": move.from_entry_id != move.to_entry_id,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchesParams(OfSession):
+    all_forks: bool = param("Every end, not only those of branches that say something.", default=False)
+
+
+def sessions_branches(call: Call, params: BranchesParams) -> dict[str, Any]:
+    found = read_branches(call.controller, call.standpoint, params.session, include_all=params.all_forks)
+    return {"session_id": found.session.id, "branches": found.to_json()}
+
+
+def sessions_export(call: Call, params: OfSession) -> dict[str, Any]:
+    lines: list[bytes] = []
+    size = 0
+
+    def keep(line: bytes) -> None:
+        nonlocal size
+        size += len(line)
+        if size > MAX_TEXT_BYTES:
+            raise ResultTooLarge(
+                f"The export has more than the {MAX_TEXT_BYTES} bytes that an answer holds. Nothing was exported.",
+                hint="Export it to a file: bridge export SESSION --format jsonl",
+                details={"limit": MAX_TEXT_BYTES},
+            )
+        lines.append(line)
+
+    done = export_session(call.controller, call.standpoint, params.session, keep)
+    return {**done.to_json(), "text": b"".join(lines).decode()}
+
+
+#: What an export may meet beyond references.
+EXPORT_ERRORS: Final[tuple[type[BridgeError], ...]] = (ResultTooLarge,)

@@ -1,0 +1,87 @@
+"""The table's part about sessions, beside what :mod:`bridge.rpc.methods` has, and about events."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridge.control.errors import EventCursorUnknown
+from bridge.conversations import errors as conversations
+from bridge.rpc import calls_events, calls_sessions, results
+from bridge.rpc.calls import OfSession
+from bridge.rpc.errors import ResultTooLarge, SubscriptionNotFound, TooManyCalls
+from bridge.rpc.method import ENTRY_ERRORS, REFERENCE_ERRORS, Method, Mode
+from bridge.rpc.roles import EVERYONE, READERS, WRITERS
+from bridge.workspaces.errors import StateDamaged, WorkspaceNotFound
+
+SESSION_TABLE: Final = (
+    Method(
+        "sessions/snapshot",
+        "Return a session with a page of its entries at one moment, and the cursor to follow it from",
+        calls_sessions.SnapshotParams,
+        results.SNAPSHOT,
+        calls_sessions.sessions_snapshot,
+        EVERYONE,
+        REFERENCE_ERRORS,
+        Mode.READ,
+    ),
+    Method(
+        "sessions/entry",
+        "Show one entry with its stamp, its labels and its children",
+        calls_sessions.EntryParams,
+        results.ENTRY,
+        calls_sessions.sessions_entry,
+        EVERYONE,
+        (*ENTRY_ERRORS, StateDamaged),
+        Mode.READ,
+    ),
+    Method(
+        "sessions/back",
+        "Move a session's head to its parent; no file is touched",
+        calls_sessions.BackParams,
+        results.MOVE,
+        calls_sessions.sessions_back,
+        WRITERS,
+        (*ENTRY_ERRORS, conversations.HeadMoved, conversations.EntryShared),
+        Mode.CHANGE,
+    ),
+    Method(
+        "sessions/branches",
+        "List the branches of a session",
+        calls_sessions.BranchesParams,
+        results.BRANCHES,
+        calls_sessions.sessions_branches,
+        READERS,
+        REFERENCE_ERRORS,
+        Mode.READ,
+    ),
+    Method(
+        "sessions/export",
+        "Return a session as a portable file, if it fits into one answer",
+        OfSession,
+        results.EXPORTED,
+        calls_sessions.sessions_export,
+        READERS,
+        (*REFERENCE_ERRORS, conversations.PathBroken, ResultTooLarge),
+        Mode.READ,
+    ),
+    Method(
+        "events/subscribe",
+        "Have events sent as they are recorded, from now on or from a cursor on",
+        calls_events.SubscribeParams,
+        results.SUBSCRIBED,
+        calls_events.events_subscribe,
+        EVERYONE,
+        (*REFERENCE_ERRORS, WorkspaceNotFound, EventCursorUnknown, TooManyCalls),
+        Mode.WAIT,
+    ),
+    Method(
+        "events/unsubscribe",
+        "End a subscription, and return the cursor to go on from",
+        calls_events.UnsubscribeParams,
+        results.SUBSCRIBED,
+        calls_events.events_unsubscribe,
+        EVERYONE,
+        (SubscriptionNotFound,),
+        Mode.INLINE,
+    ),
+)
