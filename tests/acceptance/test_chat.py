@@ -111,7 +111,7 @@ def test_elsewhere_the_agent_is_told_what_is_recorded_there_and_nothing_else(cha
     ran = chat(
         "first\n/label start\nsecond\n/cd start\n!context\n/tree\n/cd -\n!context", "--new", "--lines", *SCRIPTED
     ).ok()
-    _, there = ran.stdout.split("--- bridge")
+    there = ran.stdout.split("--- bridge\n")[1]
     told, tree = there.split("● ", 1)
     assert "first" in told
     assert "second" not in told

@@ -10,10 +10,11 @@ from bridge.cli.chat.lines import MARK, VERBS, Verb, help_lines
 from bridge.cli.context import SESSION_VARIABLE, Cli
 from bridge.cli.errors import UsageInvalid
 from bridge.control.controller import Controller
-from bridge.control.reading import read_branches, session_details, sessions_here
+from bridge.control.reading import session_details, sessions_here
 from bridge.control.recalling import recall as find_again
 from bridge.control.sessions import go_back, go_to, set_label
 from bridge.control.standpoint import Standpoint
+from bridge.control.trees import read_branches
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.ids import short_entry, short_session
 
@@ -94,11 +95,8 @@ class Actions:
         self._cli.output.status(f"now at {short_entry(move.to_entry_id)}; the files are as they were")
 
     def _back(self, argument: str) -> None:
-        count = _count(argument)
-        start = session_details(self._controller, self._here, self._session_id).session.active_entry_id
-        for _ in range(count):
-            move = go_back(self._controller, self._here, self._session_id)
-        self._before = start
+        move = go_back(self._controller, self._here, self._session_id, steps=_count(argument))
+        self._before = move.from_entry_id
         self._cli.output.status(f"now at {short_entry(move.to_entry_id)}; the files are as they were")
 
     def _label(self, argument: str) -> None:
