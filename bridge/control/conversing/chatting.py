@@ -36,6 +36,7 @@ from bridge.control.controller import Controller
 from bridge.control.conversing import store as rows
 from bridge.control.conversing.looking import Outlook, look
 from bridge.control.conversing.store import ChatAgent
+from bridge.control.conversing.sweeping import agent_folder, remove_agent_folder
 from bridge.control.conversing.turns import OWNER_PREFIX, TurnPlan, begin_turn, end_turn, record_event
 from bridge.control.observing import session_folder
 from bridge.control.restoration import Decision, Mode, decide, gather_facts, restore
@@ -405,7 +406,7 @@ class Chat:
             conversation = await self.harness.open(
                 OpenRequest(
                     directory=directory,
-                    folder=controller.settings.chats / self.session_id,
+                    folder=agent_folder(controller, agent_id),
                     environment=controller.environment,
                     marker=agent_id,
                     context=context,
@@ -479,6 +480,7 @@ class Chat:
             await to_thread.run_sync(self._forget_agent, agent_id)
 
     def _forget_agent(self, agent_id: str) -> None:
+        remove_agent_folder(self._controller, agent_id)
         self._controller.store.write(lambda tx: rows.remove_agent(tx.connection, agent_id))
 
     def _opened(self) -> Conversation:

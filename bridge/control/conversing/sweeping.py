@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from bridge.control.controller import Controller
@@ -47,12 +49,24 @@ def sweep(controller: Controller, *, grace_seconds: float = DEFAULT_GRACE_SECOND
     return [_sweep(controller, agent, grace_seconds) for agent in agents if not is_running(agent.owner)]
 
 
+def agent_folder(controller: Controller, agent_id: str) -> Path:
+    """Return the private folder of one agent: its standard error, and the output of its terminals."""
+    return controller.settings.chats / agent_id
+
+
+def remove_agent_folder(controller: Controller, agent_id: str) -> None:
+    """Remove what an agent left in its folder; what mattered of it stands in the errors that it caused."""
+    shutil.rmtree(agent_folder(controller, agent_id), ignore_errors=True)
+
+
 def _sweep(controller: Controller, agent: ChatAgent, grace_seconds: float) -> Swept:
     marker = Marker(agent.id)
     if agent.agent is not None:
         ended = end_group_blocking(agent.agent, grace_seconds, marker)
     else:
         ended = end_marked_blocking(marker, grace_seconds)
+
+    remove_agent_folder(controller, agent.id)
 
     def run(recording: RecordingTransaction) -> str | None:
         connection = recording.tx.connection

@@ -156,6 +156,7 @@ async def test_a_turn_that_is_left_is_closed(make, controller, session_id):
     await chat.close()
     last = path(controller, session_id)[-1]
     assert (last.kind, last.payload["status"]) == ("turn.completed", "cancelled")
+    assert list(controller.settings.chats.iterdir()) == []
 
 
 async def test_what_no_entry_can_hold_is_kept_in_words(make, controller, session_id):
@@ -174,6 +175,7 @@ async def test_a_harness_that_fails_to_start_records_nothing(make, controller, s
     assert path(controller, session_id) == before
     with controller.store.read() as connection:
         assert rows.list_agents(connection) == []
+    assert list(controller.settings.chats.iterdir()) == []
 
 
 async def test_after_a_killed_chat_its_agent_is_ended_and_its_turn_closed_once(make, controller, session_id):
