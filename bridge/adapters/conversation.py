@@ -20,7 +20,7 @@ from bridge.process.identity import ProcessIdentity
 #: Seconds without a word of the agent, while it has the turn, after which it counts as stalled.
 DEFAULT_SILENCE_SECONDS = 600.0
 #: Seconds that a harness has for each step of the greeting: the start, a new or resumed session.
-DEFAULT_START_SECONDS = 60.0
+DEFAULT_START_SECONDS = 120.0
 #: Seconds from the request to end a turn to the end of the process that does not heed it.
 DEFAULT_CANCEL_SECONDS = 15.0
 #: Bytes of one message of the harness.

@@ -90,6 +90,7 @@ class Assembler:
         self._message_id: str | None = None
         self._calls: dict[str, _Call] = {}
         self._usage: dict[str, Any] = {}
+        self._refused: set[str] = set()
 
     def take(self, update: Mapping[str, Any]) -> list[AdapterEvent]:
         """Return the events that an update completes."""
@@ -126,6 +127,11 @@ class Assembler:
         if call is None:
             return self.flush_text()
         return [*self.flush_text(), *self._start(call)]
+
+    def refused(self, tool_call_id: str) -> None:
+        """Take note that a call was not allowed: if it fails now, it was denied."""
+        if len(self._refused) < MAX_OPEN_CALLS:
+            self._refused.add(tool_call_id)
 
     def finish(self, *, status: str, usage: Any = None) -> list[AdapterEvent]:
         """Return what is left when the turn is over: text, calls that never ended (as ``status``), usage."""
@@ -211,6 +217,7 @@ class Assembler:
 
     def _end(self, call: _Call, status: str) -> AdapterEvent:
         self._calls.pop(call.id, None)
+        status = "denied" if status == "failed" and call.id in self._refused else status
         texts = [text for item in call.content if (text := _content_text(item))]
         output = call.output if call.output is not None else ("\n".join(texts)[:MAX_TOOL_TEXT] or None)
         paths = self._paths(call)

@@ -337,9 +337,12 @@ class AcpConversation:
                 self._emit(event)
 
     def _emit(self, event: AdapterEvent) -> None:
-        if self._assembler is not None:
-            self._events.append(event)
-            self._signal.set()
+        if self._assembler is None:
+            return
+        if event.kind == "approval.resolved" and str(event.payload.get("decision")).startswith("reject"):
+            self._assembler.refused(str(event.payload.get("tool_call_id") or ""))
+        self._events.append(event)
+        self._signal.set()
 
     async def _has_room(self) -> None:
         while len(self._events) >= MAX_WAITING_EVENTS:
