@@ -8,6 +8,7 @@ from typing import Final
 from anyio import to_thread
 from prompt_toolkit import PromptSession
 from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output as TerminalOutput
@@ -70,7 +71,7 @@ class PromptedChat:
         self._shown: str | None = None
         self._confirmed: str | None = None
         self._prompt: PromptSession[str] = PromptSession(
-            history=PrivateHistory(cli.settings.chats / HISTORY_FILE),
+            history=_history(cli),
             completer=ChatCompleter(self._references),
             complete_while_typing=False,
             complete_in_thread=True,
@@ -187,6 +188,16 @@ def _place(outlook: Outlook) -> FormattedText:
     """Return the prompt: the entry one is at, and whether the files are as they were there."""
     mark = _MARKS[outlook.divergence]
     return FormattedText([("bold", short_entry(outlook.head_entry_id)), ("fg:ansiyellow", mark), ("", "> ")])
+
+
+def _history(cli: Cli) -> History:
+    """Return the kept history, or one for this chat alone where it cannot be kept."""
+    path = cli.settings.chats / HISTORY_FILE
+    try:
+        return PrivateHistory(path)
+    except OSError as error:
+        cli.output.warn(f"what is typed is not kept: {path}: {error.strerror}", code="history_unusable")
+        return InMemoryHistory()
 
 
 def _bindings() -> KeyBindings:
