@@ -7,7 +7,13 @@ from sqlalchemy import Column, Table, Text
 from bridge.storage.tables.agents import agents
 from bridge.storage.tables.base import metadata
 from bridge.storage.tables.clients import clients
-from bridge.storage.tables.control import attempts, controllers, delegations, plans
+from bridge.storage.tables.control import (
+    attempts,
+    chat_agents,
+    controllers,
+    delegations,
+    plans,
+)
 from bridge.storage.tables.conversations import (
     blobs,
     branch_cursors,
@@ -40,6 +46,7 @@ __all__ = [
     "audit_events",
     "blobs",
     "branch_cursors",
+    "chat_agents",
     "clients",
     "controllers",
     "delegations",
