@@ -138,7 +138,8 @@ def test_the_exact_text_is_shown_and_exported(here, spoken):
     assert shown["payload_text"] == stored
     assert shown["payload_hash"] == hashlib.sha256(stored.encode()).hexdigest()
     lines = [json.loads(line) for line in here("export", session_id).ok().stdout.splitlines()]
-    assert lines[3]["payload"] == {"text": TEXT}
+    entry = next(line for line in lines if line.get("id") == f"{session_id}-000002")
+    assert entry["payload"] == {"text": TEXT}
 
 
 def test_a_list_as_json_says_how_long_it_is(here, spoken):
