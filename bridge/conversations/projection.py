@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from bridge.conversations.contextmessages import ContextMessage, bytes_of, message_of
+from bridge.conversations.contextmessages import ContextMessage, bytes_of, message_of, strip_bookkeeping
 from bridge.conversations.contexttext import (
     Omission,
     OmissionReason,
@@ -195,7 +195,7 @@ def find_boundary(source: PathSource, *, cold_start: bool = False) -> _Boundary 
         # A summary written for another branch does not speak of this one.
         start = _after_checkpoint(source, payload, place) if mark.kind == CHECKPOINT else _retained(source, payload)
         if start is not None and start <= place:
-            payload.pop("provider_meta", None)
+            strip_bookkeeping(mark.kind, payload)
             return _Boundary(ContextMessage(mark.entry_id, mark.kind, payload), start)
     return None
 

@@ -147,7 +147,9 @@ def test_a_checkpoint_and_a_compaction(chat, entries):
     found = kinds(entries())
     assert found[5] == "checkpoint"
     assert found[6:9] == ["compaction.requested", "checkpoint", "compaction"]
-    assert entries()[9]["payload"]["restoration"]["mode"] == "checkpoint_restored"
+    restoration = entries()[9]["payload"]["restoration"]
+    assert restoration["mode"] == "checkpoint_restored"
+    assert {"mode": "native_resume", "reason": "compacted_since"} in restoration["passed_over"]
     assert "--- compaction" in ran.stdout
 
 
