@@ -40,6 +40,7 @@ from bridge.semantics.results import ResultStatus
 #: Decisions that a context lists; of more, the last ones.
 MAX_DECISIONS: Final = 200
 COMPACTION: Final = "compaction"
+MODEL_CHANGED: Final = "model.changed"
 CHECKPOINT: Final = "checkpoint"
 #: Kinds whose decisions are united.
 _DECIDING: Final = (CHECKPOINT, COMPACTION, "worker.result")
@@ -172,7 +173,7 @@ def project_source(
     boundary = find_boundary(source, cold_start=cold_start)
     preface = Preface(
         leaf_entry_id=source.leaf_entry_id,
-        model=_latest(source, "model.changed", "model"),
+        model=latest_model(source),
         effort=_latest(source, "effort.changed", "effort"),
         divergence_line=cut_divergence(divergence_line or ""),
         decisions=united_decisions(source),
@@ -316,6 +317,11 @@ def _omission(source: PathSource, reason: OmissionReason, start: int, end: int) 
 
 def _bytes(group: Group) -> int:
     return sum(bytes_of(message) for message in group.messages)
+
+
+def latest_model(source: PathSource) -> str | None:
+    """Return the model that the conversation was changed to last; None if that was never recorded."""
+    return _latest(source, MODEL_CHANGED, "model")
 
 
 def _latest(source: PathSource, kind: str, field: str) -> str | None:
