@@ -90,7 +90,9 @@ def message_of(entry_id: str, version: int, kind: str, payload_text: str) -> Con
     payload = meaning_of(version, kind, payload_text, entry_id=entry_id)
     if payload is None or kind in BOOKKEEPING_KINDS:
         return None
-    strip_bookkeeping(kind, payload)
+    # The one field of a payload that has one is what the message says: of most of a long conversation.
+    if len(payload) > 1:
+        strip_bookkeeping(kind, payload)
     return _new(ContextMessage, (entry_id, kind, payload, None))
 
 

@@ -137,7 +137,7 @@ def test_a_divergence_is_told_once_to_person_and_agent(chat, repository):
     repository.write("a.txt", "changed\n")
     ran = chat("!context\n!context", "--lines").ok()
     assert ran.stderr.count("warning:") == 1
-    assert "The agent was told" in ran.stderr
+    assert ': "a.txt". The agent was told' in ran.stderr
     told, silent = ran.stdout.splitlines()[0], ran.stdout.splitlines()[-1]
     assert '"a.txt"' in told
     assert silent == "I was told nothing."
