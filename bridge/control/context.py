@@ -16,6 +16,7 @@ from bridge.conversations.models import Session
 from bridge.conversations.pathsource import StoredPath
 from bridge.conversations.projection import Projection, project_source
 from bridge.conversations.shape.runs import shape_of
+from bridge.semantics.interpretation import require_readable
 from bridge.storage.transaction import Connection
 from bridge.workspaces.divergence import Divergence, DivergenceReport
 from bridge.workspaces.wording import START_LIMIT, agent_text
@@ -102,6 +103,12 @@ def build_context(
 def stored_path(connection: Connection, entry_id: str) -> StoredPath:
     """Return the path to an entry, read as far as it is asked for. Raises as ``shape_of``."""
     return StoredPath(connection, shape_of(connection, entry_id))
+
+
+def require_readable_path(connection: Connection, entry_id: str) -> None:
+    """Raise UnsupportedSemanticVersion if the path to an entry holds one without meaning here, else as ``shape_of``."""
+    for mark in stored_path(connection, entry_id).marks:
+        require_readable(mark.version, entry_id=mark.entry_id)
 
 
 def _divergence(controller: Controller, session: Session) -> DivergenceReport | None:

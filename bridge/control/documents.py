@@ -19,7 +19,7 @@ from bridge.conversations.models import Entry, Node, Session
 from bridge.conversations.paths import PAGE, Segment, fork_origin, iterate_segment, path_segments
 from bridge.conversations.store import list_labels, list_nodes
 from bridge.foundation.ids import entry_id, short_session, split_entry_id
-from bridge.semantics.kinds import HIDDEN
+from bridge.semantics.kinds import CONVERSATIONAL_KINDS, HIDDEN
 from bridge.storage.transaction import Connection
 from bridge.transcripts.document import Head, Link, Renderer, Section
 
@@ -90,7 +90,8 @@ class Document:
         nodes = list_nodes(self.connection, self.request.session.id)
         found = split_into_stretches(nodes, set(own.sequences), has_hidden=self.request.has_hidden)
         branches = dict(enumerate(found[1:], 1))
-        for number, entry in self._first_entries(branches):
+        spoken = {node.sequence for node in nodes if node.kind in CONVERSATIONAL_KINDS}
+        for number, entry in self._telling_entries(branches, spoken):
             branches[number].words = summary_of(entry)[:MAX_BRANCH_WORDS] or entry.kind
         for number, stretch in branches.items():
             if stretch.after is not None:
@@ -98,8 +99,12 @@ class Document:
                 self._ways.setdefault(stretch.after, []).append(Link(stretch.anchor(number), words))
         return found
 
-    def _first_entries(self, branches: dict[int, _Stretch]) -> Iterator[tuple[int, Entry]]:
-        firsts = {stretch.sequences[0]: number for number, stretch in branches.items()}
+    def _telling_entries(self, branches: dict[int, _Stretch], spoken: set[int]) -> Iterator[tuple[int, Entry]]:
+        """Yield of each branch the entry that says what it is about: the first that was spoken, else its first."""
+        firsts = {
+            next((sequence for sequence in stretch.sequences if sequence in spoken), stretch.sequences[0]): number
+            for number, stretch in branches.items()
+        }
         wanted = sorted(firsts)
         for start in range(0, len(wanted), PAGE):
             for entry in entries_at(self.connection, self.request.session.id, wanted[start : start + PAGE]):

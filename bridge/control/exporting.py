@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, Literal
 
+from bridge.control.context import require_readable_path
 from bridge.control.controller import Controller
 from bridge.control.documents import Document, DocumentRequest
 from bridge.control.standpoint import Standpoint, find_session
@@ -87,9 +88,14 @@ def open_export(controller: Controller, standpoint: Standpoint, request: ExportR
         If the session cannot be found, or is set aside.
     PathBroken
         If the path of a fork's origin does not reach its root; also while pieces are taken.
+    UnsupportedSemanticVersion
+        If an active path is asked for that holds an entry of a version that this Bridge does not read.
     """
     with controller.store.read() as connection:
         session = require_session(connection, find_session(connection, standpoint, request.session))
+        if request.scope == "active":
+            # It stands for what the conversation says; of a forest every row is kept as it is.
+            require_readable_path(connection, session.active_entry_id)
         export = Export(session.id, iter(()))
         if request.format == "jsonl":
             pieces = _PortableFile(connection, session, request, controller.now(), export).pieces()

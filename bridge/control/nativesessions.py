@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from bridge.conversations.contextmessages import message_of
 from bridge.conversations.pathsource import StoredPath
+from bridge.conversations.projection import COMPACTION
 from bridge.conversations.shape import store as rows
 from bridge.conversations.store import get_head
 from bridge.foundation.canonical import parse_json
@@ -24,21 +25,36 @@ RESTORING_KIND: Final = "session.status"
 _NAMING: Final = frozenset({RESTORING_KIND, "turn.started", "turn.completed"})
 
 
-def native_session_on(
-    connection: Connection, session_id: str, path: StoredPath, harness: str
-) -> tuple[str, bool] | None:
-    """Return the agent program's session last used on a path, and whether it holds that path and nothing else.
+class NativeSession(NamedTuple):
+    """A session of an agent program's own, used on a path.
+
+    Parameters
+    ----------
+    ends_here
+        Whether it holds what the path says, and nothing else.
+    is_compacted_since
+        Whether a compaction was recorded on the path since: then it holds what was to be left out.
+    """
+
+    id: str
+    ends_here: bool
+    is_compacted_since: bool
+
+
+def native_session_on(connection: Connection, session_id: str, path: StoredPath, harness: str) -> NativeSession | None:
+    """Return the agent program's session last used on a path; None if none is known.
 
     One that was used in the session this one was forked from is none of ours: it may go on there.
     """
-    is_told_since = False
-    found: tuple[str, int, bool] | None = None
+    is_told_since = is_compacted_since = False
+    found: tuple[str, int, bool, bool] | None = None
     for looked_at, (entry_id, _, row) in enumerate(path.upwards()):
         if looked_at >= MAX_LOOKED_AT or split_entry_id(entry_id)[0] != session_id:
             return None
         sequence = split_entry_id(entry_id)[1]
         if row[1] not in _NAMING:
             text = row[2]
+            is_compacted_since = is_compacted_since or row[1] == COMPACTION
             is_told_since = is_told_since or (
                 text is not None and message_of(entry_id, row[0], row[1], text) is not None
             )
@@ -46,14 +62,15 @@ def native_session_on(
         named = _named(connection, session_id, sequence, row[1])
         if named is None:
             continue
-        found = found or (named.native_session_id, sequence, is_told_since)
+        found = found or (named.native_session_id, sequence, is_told_since, is_compacted_since)
         if named.harness is None:
             continue
         # The restoration that the turns since then belong to: another agent program's session is none of this one's.
-        native, used_at, is_stale = found
+        native, used_at, is_stale, is_compacted = found
         if named.harness != harness or named.native_session_id != native:
             return None
-        return native, not is_stale and not _is_used_after(connection, session_id, used_at, native)
+        ends_here = not is_stale and not _is_used_after(connection, session_id, used_at, native)
+        return NativeSession(native, ends_here, is_compacted)
     return None
 
 

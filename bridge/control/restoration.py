@@ -56,6 +56,7 @@ class Reason(StrEnum):
     RESUME_UNSUPPORTED = "resume_unsupported"
     NO_NATIVE_SESSION = "no_native_session"
     NATIVE_SESSION_ELSEWHERE = "native_session_elsewhere"
+    COMPACTED_SINCE = "compacted_since"
     RESUME_FAILED = "resume_failed"
     NO_CHECKPOINT = "no_checkpoint"
 
@@ -76,6 +77,8 @@ class Facts:
         The own session of the agent program that was last used on this branch; None if none is known.
     native_session_ends_here
         Whether that session holds what the branch says, and nothing else.
+    is_compacted_since
+        Whether the branch was compacted since that session was used: it holds what was to be left out.
     has_resume_failed
         Whether taking it up was tried just now and failed.
     checkpoint_entry_id
@@ -87,6 +90,7 @@ class Facts:
     can_resume: bool = False
     native_session_id: str | None = None
     native_session_ends_here: bool = False
+    is_compacted_since: bool = False
     has_resume_failed: bool = False
     checkpoint_entry_id: str | None = None
 
@@ -137,8 +141,9 @@ def gather_facts(
         is_running=is_running,
         knows_the_head=knows,
         can_resume=can_resume,
-        native_session_id=None if native is None else native[0],
-        native_session_ends_here=native is not None and native[1],
+        native_session_id=None if native is None else native.id,
+        native_session_ends_here=native is not None and native.ends_here,
+        is_compacted_since=native is not None and native.is_compacted_since,
         checkpoint_entry_id=None if boundary is None else boundary.message.entry_id,
     )
 
@@ -277,4 +282,6 @@ def _why_not_native(facts: Facts) -> Reason | None:
         return Reason.NO_NATIVE_SESSION
     if not facts.native_session_ends_here:
         return Reason.NATIVE_SESSION_ELSEWHERE
+    if facts.is_compacted_since:
+        return Reason.COMPACTED_SINCE
     return Reason.RESUME_FAILED if facts.has_resume_failed else None

@@ -159,6 +159,9 @@ def _words(kind: str, payload: dict[str, Any]) -> str:
         return _delegation_words(payload)
     if kind == "worker.result":
         return f"{_text(payload, 'status')}: {_text(payload, 'summary')}"
+    restoration = payload.get("restoration")
+    if kind == "session.status" and isinstance(restoration, dict):
+        return ": ".join(filter(None, (_text(restoration, "mode"), _text(restoration, "reason")))).replace("_", " ")
     for name in TEXT_FIELDS:
         found = _text(payload, name)
         if found:

@@ -33,8 +33,16 @@ BOOKKEEPING_KINDS: Final = frozenset(
 )
 CALL: Final = "tool.started"
 RESULT: Final = "tool.completed"
-#: Payload fields that are kept for inspection and never told to an agent.
-_STRIPPED: Final = "provider_meta"
+#: Payload fields that are kept for inspection and never told to an agent: what a provider said beside, and to which
+#: turn an entry belongs, which would cost some twenty tokens for each message.
+BOOKKEEPING_FIELDS: Final = ("provider_meta", "turn_id")
+#: More of them by kind: which model said it is told once for all, how long it took and why it ended is told to nobody.
+_MORE_FIELDS: Final = {
+    "assistant.message": ("model", "stop_reason"),
+    "reasoning.completed": ("model",),
+    "branch.summary": ("model",),
+    "tool.completed": ("duration_seconds",),
+}
 #: Bytes of a message's frame in the text: rule, blanks, brackets, line ends, and one escape.
 _FRAME_BYTES: Final = 16
 
@@ -82,9 +90,18 @@ def message_of(entry_id: str, version: int, kind: str, payload_text: str) -> Con
     payload = meaning_of(version, kind, payload_text, entry_id=entry_id)
     if payload is None or kind in BOOKKEEPING_KINDS:
         return None
-    if _STRIPPED in payload:
-        del payload[_STRIPPED]
+    # The one field of a payload that has one is what the message says: of most of a long conversation.
+    if len(payload) > 1:
+        strip_bookkeeping(kind, payload)
     return _new(ContextMessage, (entry_id, kind, payload, None))
+
+
+def strip_bookkeeping(kind: str, payload: dict[str, Any]) -> None:
+    """Take away the fields of a payload that are not for an agent."""
+    for name in BOOKKEEPING_FIELDS:
+        payload.pop(name, None)
+    for name in _MORE_FIELDS.get(kind, ()):
+        payload.pop(name, None)
 
 
 def no_result(call: ContextMessage) -> ContextMessage:

@@ -51,20 +51,25 @@ class Rule:
         What an entry of the kind tells of, if it tells of a problem.
     field, values
         It does only if this payload field has one of these values; without a field it always does.
+    others
+        Problems of other names, each with the values of the field that tell of it.
     """
 
     facet: Facet | None
     problem: str | None = None
     field: str | None = None
     values: frozenset[str] = frozenset()
+    others: tuple[tuple[str, frozenset[str]], ...] = ()
 
 
 #: An entry that this Bridge cannot give a meaning.
 UNREADABLE: Final = "unreadable"
 _FAILED: Final = frozenset({"failed", "error", "timed_out", "crashed"})
 _DENIED: Final = frozenset(
-    {"denied", "deny", "rejected", "reject", "declined", "decline", "expired", "reject_once", "reject_always"}
+    {"denied", "deny", "rejected", "reject", "declined", "decline", "reject_once", "reject_always"}
 )
+#: Nobody answered in time: that is no denial, and must not pass for one.
+_EXPIRED: Final = frozenset({"expired", "timed_out", "timeout"})
 _NO_RULE: Final = Rule(None)
 #: Sequences that may be missing in a row, which other branches have.
 _LARGEST_GAP: Final = 64
@@ -96,7 +101,9 @@ RULES: Final = MappingProxyType(
         "compaction.failed": Rule(Facet.USAGE, "compaction_failed"),
         "checkpoint": Rule(Facet.USAGE),
         "approval.requested": Rule(Facet.APPROVALS),
-        "approval.resolved": Rule(Facet.APPROVALS, "approval_denied", "decision", _DENIED),
+        "approval.resolved": Rule(
+            Facet.APPROVALS, "approval_denied", "decision", _DENIED, others=(("approval_expired", _EXPIRED),)
+        ),
         "delegation.requested": Rule(Facet.DELEGATION),
         "delegation.approved": Rule(Facet.DELEGATION),
         "delegation.rejected": Rule(Facet.DELEGATION, "delegation_rejected"),
@@ -303,7 +310,11 @@ def problem_of(entry: Entry | ListedEntry) -> str | None:
         return rule.problem
     payload = interpret(entry.semantic_schema_version, entry.kind, _text_of(entry), entry_id=entry.id).payload
     value = payload.get(rule.field)
-    return rule.problem if isinstance(value, str) and value.lower() in rule.values else None
+    if not isinstance(value, str):
+        return None
+    value = value.lower()
+    named = ((rule.problem, rule.values), *rule.others)
+    return next((problem for problem, values in named if value in values), None)
 
 
 def is_anchor(kind: str) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from bridge.conversations.contextmessages import ContextMessage, bytes_of, message_of
+from bridge.conversations.contextmessages import ContextMessage, bytes_of, message_of, strip_bookkeeping
 from bridge.conversations.contexttext import (
     Omission,
     OmissionReason,
@@ -40,6 +40,7 @@ from bridge.semantics.results import ResultStatus
 #: Decisions that a context lists; of more, the last ones.
 MAX_DECISIONS: Final = 200
 COMPACTION: Final = "compaction"
+MODEL_CHANGED: Final = "model.changed"
 CHECKPOINT: Final = "checkpoint"
 #: Kinds whose decisions are united.
 _DECIDING: Final = (CHECKPOINT, COMPACTION, "worker.result")
@@ -172,7 +173,7 @@ def project_source(
     boundary = find_boundary(source, cold_start=cold_start)
     preface = Preface(
         leaf_entry_id=source.leaf_entry_id,
-        model=_latest(source, "model.changed", "model"),
+        model=latest_model(source),
         effort=_latest(source, "effort.changed", "effort"),
         divergence_line=cut_divergence(divergence_line or ""),
         decisions=united_decisions(source),
@@ -195,7 +196,7 @@ def find_boundary(source: PathSource, *, cold_start: bool = False) -> _Boundary 
         # A summary written for another branch does not speak of this one.
         start = _after_checkpoint(source, payload, place) if mark.kind == CHECKPOINT else _retained(source, payload)
         if start is not None and start <= place:
-            payload.pop("provider_meta", None)
+            strip_bookkeeping(mark.kind, payload)
             return _Boundary(ContextMessage(mark.entry_id, mark.kind, payload), start)
     return None
 
@@ -316,6 +317,11 @@ def _omission(source: PathSource, reason: OmissionReason, start: int, end: int) 
 
 def _bytes(group: Group) -> int:
     return sum(bytes_of(message) for message in group.messages)
+
+
+def latest_model(source: PathSource) -> str | None:
+    """Return the model that the conversation was changed to last; None if that was never recorded."""
+    return _latest(source, MODEL_CHANGED, "model")
 
 
 def _latest(source: PathSource, kind: str, field: str) -> str | None:

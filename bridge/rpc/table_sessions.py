@@ -9,7 +9,7 @@ from bridge.conversations import errors as conversations
 from bridge.lineage.errors import LineageCycle
 from bridge.rpc import calls_events, calls_sessions, results
 from bridge.rpc.errors import ResultTooLarge, SubscriptionNotFound, TooManyCalls
-from bridge.rpc.method import ENTRY_ERRORS, REFERENCE_ERRORS, Method, Mode
+from bridge.rpc.method import ENTRY_ERRORS, PATH_ERRORS, REFERENCE_ERRORS, Method, Mode
 from bridge.rpc.roles import EVERYONE, READERS, WRITERS
 from bridge.transcripts.errors import TranscriptInvalid, TranscriptPartial, UnsupportedTranscriptVersion
 from bridge.workspaces.errors import StateDamaged, WorkspaceNotFound
@@ -62,7 +62,7 @@ SESSION_TABLE: Final = (
         results.EXPORTED,
         calls_sessions.sessions_export,
         READERS,
-        (*REFERENCE_ERRORS, conversations.PathBroken, ResultTooLarge),
+        (*PATH_ERRORS, ResultTooLarge),
         Mode.READ,
     ),
     Method(

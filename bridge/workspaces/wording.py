@@ -39,6 +39,8 @@ MAX_COMMITS_TOLD: Final = 3
 MAX_SUBJECT: Final = 72
 #: Entries or sessions that are named in a row.
 MAX_NAMES_TOLD: Final = 3
+#: Changed paths that a person is named beside the line that counts them.
+MAX_CHANGED_NAMES: Final = 3
 #: Sessions whose turns one line counts.
 MAX_SESSIONS_TOLD: Final = 4
 #: Characters of git's own words that are passed on.
@@ -94,6 +96,13 @@ def one_line(
     if was_agent_told:
         line += ". The agent was told"
     return line if reference is None else f"{line}. See: bridge status {reference}"
+
+
+def changed_names(report: DivergenceReport, most: int = MAX_CHANGED_NAMES) -> str:
+    """Return the changed paths that matter most, each with what happened to it; empty if there are none."""
+    told = [_told(change.difference) for change in report.changes[:most]]
+    more = len(report.changes) - len(told)
+    return ", ".join(told) + (f" and {more} more" if more > 0 else "")
 
 
 def agent_text(report: DivergenceReport, limit: int = START_LIMIT) -> str:

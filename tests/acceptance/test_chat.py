@@ -42,7 +42,9 @@ def test_a_question_in_a_pipe_is_answered_and_recorded(chat, entries):
     ran = chat("question", "--new", *SCRIPTED).ok()
     assert ran.stdout == "You said: question\n"
     found = entries()
-    assert kinds(found) == ["session.status", "user.message", "turn.started", "assistant.message", "turn.completed"]
+    assert kinds(found) == [
+        *["session.status", "user.message", "turn.started", "model.changed", "assistant.message", "turn.completed"]
+    ]
     assert all("state_digest" in entry["stamp"] for entry in found)
     assert found[0]["payload"]["restoration"]["mode"] == "fresh"
     assert len({entry["payload"]["turn_id"] for entry in found[1:]}) == 1
@@ -126,8 +128,8 @@ def test_a_resume_that_fails_is_recorded_before_the_fall_back(chat, entries, bri
     for path in (bridge_home / "scripted").glob("*.json"):
         path.unlink()
     assert "hello" in chat("!context").ok().stdout
-    assert kinds(entries())[5:7] == ["session.resume_failed", "session.status"]
-    assert entries()[6]["payload"]["restoration"]["mode"] == "fresh"
+    assert kinds(entries())[6:8] == ["session.resume_failed", "session.status"]
+    assert entries()[7]["payload"]["restoration"]["mode"] == "fresh"
 
 
 def test_a_divergence_is_told_once_to_person_and_agent(chat, repository):
@@ -135,7 +137,7 @@ def test_a_divergence_is_told_once_to_person_and_agent(chat, repository):
     repository.write("a.txt", "changed\n")
     ran = chat("!context\n!context", "--lines").ok()
     assert ran.stderr.count("warning:") == 1
-    assert "The agent was told" in ran.stderr
+    assert ': "a.txt". The agent was told' in ran.stderr
     told, silent = ran.stdout.splitlines()[0], ran.stdout.splitlines()[-1]
     assert '"a.txt"' in told
     assert silent == "I was told nothing."
@@ -145,9 +147,11 @@ def test_a_checkpoint_and_a_compaction(chat, entries):
     ran = chat("hello\n/checkpoint\n/compact\n!context", "--new", "--lines", *SCRIPTED).ok()
     assert "1 messages so far, the last one: hello" in ran.stdout
     found = kinds(entries())
-    assert found[5] == "checkpoint"
-    assert found[6:9] == ["compaction.requested", "checkpoint", "compaction"]
-    assert entries()[9]["payload"]["restoration"]["mode"] == "checkpoint_restored"
+    assert found[6] == "checkpoint"
+    assert found[7:10] == ["compaction.requested", "checkpoint", "compaction"]
+    restoration = entries()[10]["payload"]["restoration"]
+    assert restoration["mode"] == "checkpoint_restored"
+    assert {"mode": "native_resume", "reason": "compacted_since"} in restoration["passed_over"]
     assert "--- compaction" in ran.stdout
 
 

@@ -18,7 +18,7 @@ from bridge.control.conversing.chatting import Chat
 from bridge.control.conversing.looking import Outlook
 from bridge.conversations.errors import HeadMoved
 from bridge.workspaces.divergence import Divergence
-from bridge.workspaces.wording import one_line
+from bridge.workspaces.wording import changed_names, one_line
 
 #: Bytes of standard input that are one message.
 MAX_INPUT_BYTES: Final = 2 * 2**20
@@ -89,7 +89,9 @@ class PipedChat:
             return
         self._warned = outlook.key
         is_unknown = outlook.divergence is Divergence.UNKNOWN
-        line = one_line(outlook.found.report, was_agent_told=not is_unknown)
+        names = changed_names(outlook.found.report)
+        line = ": ".join(filter(None, (one_line(outlook.found.report), names)))
+        line += "" if is_unknown else ". The agent was told"
         self._cli.output.warn(line, code=str(outlook.divergence), details={"divergence": str(outlook.divergence)})
 
 

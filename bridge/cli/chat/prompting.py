@@ -33,7 +33,7 @@ from bridge.foundation.errors import BridgeError
 from bridge.foundation.ids import short_entry
 from bridge.semantics.kinds import CONVERSATIONAL_KINDS
 from bridge.workspaces.divergence import Divergence
-from bridge.workspaces.wording import one_line
+from bridge.workspaces.wording import changed_names, one_line
 
 #: File of the prompt's history, below the folder of chats.
 HISTORY_FILE: Final = "history"
@@ -153,6 +153,8 @@ class PromptedChat:
         if outlook.divergence is Divergence.UNKNOWN:
             self._cli.output.warn(line, code="unknown")
         else:
+            names = changed_names(outlook.found.report)
+            line = f"{line}: {names}" if names else line
             self._cli.output.warn(f"{line}. See: /diff", code="diverged")
 
     async def _ask(self, question: str, *, default: bool) -> bool:

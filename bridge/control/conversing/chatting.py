@@ -44,10 +44,7 @@ from bridge.control.standpoint import Standpoint
 from bridge.conversations.errors import HeadMoved
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import Entry, Session
-from bridge.conversations.paths import ancestors
-from bridge.conversations.projection import COMPACTION
 from bridge.conversations.references import require_entry
-from bridge.conversations.turns import TURN_COMPLETED
 from bridge.foundation.ids import short_entry
 from bridge.process.identity import ProcessIdentity, identity_of
 from bridge.storage.transaction import Transaction
@@ -59,8 +56,6 @@ CANCELLED: Final = "cancelled"
 MANUAL: Final = "manual"
 #: Tokens that a restored context may take, by Bridge's estimate; a harness does not tell its model's window beforehand.
 RESTORED_TOKENS: Final = 100_000
-#: Entries that are looked at for a compaction since the last turn.
-MAX_LOOKED_AT: Final = 100
 #: Kinds of entries that restoring an agent records: a resume that failed, and how it was restored.
 RESTORING_KINDS: Final = frozenset({"session.resume_failed", "session.status"})
 
@@ -303,6 +298,7 @@ class Chat:
             If the conversation went on meanwhile: what the agent was told would not be all of it.
         """
         directory = await self._directory()
+        capabilities = self.harness.capabilities
         is_running = self._conversation is not None and self._conversation.is_open and self._known is not None
         facts = await to_thread.run_sync(
             partial(
@@ -310,7 +306,7 @@ class Chat:
                 self._controller,
                 self.session_id,
                 harness=self.harness.name,
-                can_resume=await to_thread.run_sync(self._may_resume, head),
+                can_resume=capabilities.resume or capabilities.load,
                 is_running=is_running,
                 agent_leaf_entry_id=self._known,
             )
@@ -339,17 +335,6 @@ class Chat:
         )
         await to_thread.run_sync(self._require_follows, restored.entry_id, head)
         return restored.decision, restored.entry_id
-
-    def _may_resume(self, head: str) -> bool:
-        """Return whether an own session of the agent would do: after a compaction it holds what was to be left out."""
-        capabilities = self.harness.capabilities
-        if not (capabilities.resume or capabilities.load):
-            return False
-        with self._controller.store.read() as connection:
-            for entry in ancestors(connection, head, limit=MAX_LOOKED_AT):
-                if entry.kind in (COMPACTION, TURN_COMPLETED):
-                    return entry.kind != COMPACTION
-        return True
 
     def _context(self, cold_start: bool) -> str | None:  # noqa: FBT001 - handed to a thread by position
         report = build_context(

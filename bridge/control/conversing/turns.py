@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.adapters.events import AdapterEvent
+from bridge.control.context import stored_path
 from bridge.control.controller import Controller
 from bridge.control.conversing import store as rows
 from bridge.control.errors import TurnRunning
@@ -16,6 +17,7 @@ from bridge.control.recording import RecordingTransaction
 from bridge.conversations.errors import PayloadTooLarge
 from bridge.conversations.forest import require_cursor, require_session
 from bridge.conversations.models import Entry, EntryDraft
+from bridge.conversations.projection import MODEL_CHANGED, latest_model
 from bridge.conversations.store import list_cursors
 from bridge.foundation.errors import NotCanonical
 from bridge.foundation.ids import short_entry
@@ -89,12 +91,17 @@ def begin_turn(controller: Controller, plan: TurnPlan, workspace_id: str | None)
         EntryDraft(kind="turn.started", payload=payload, cursor=plan.agent_id), observation.stamp
     )
 
+    change = _model_change(controller, plan)
+    changed = None if change is None else controller.recorder.prepare(change, observation.stamp)
+
     def run(recording: RecordingTransaction) -> Entry:
         _require_idle(recording, plan)
         save_state(recording.tx, observation, recording.moment)
         entry = recording.append(plan.session_id, message).entry
         recording.open_cursor(plan.session_id, plan.agent_id, entry.id)
         recording.append(plan.session_id, started)
+        if changed is not None:
+            recording.append(plan.session_id, changed)
         rows.note_turn(recording.tx.connection, plan.agent_id, plan.turn_id)
         if require_session(recording.tx.connection, plan.session_id).harness != plan.harness:
             recording.update_session(plan.session_id, harness=plan.harness)
@@ -165,6 +172,22 @@ def _draft(plan: TurnPlan, event: AdapterEvent) -> EntryDraft:
         external_id=event.external_id,
         external_source=plan.harness if event.external_id is not None else "",
     )
+
+
+def _model_change(controller: Controller, plan: TurnPlan) -> EntryDraft | None:
+    """Return what says that another model answers than the conversation says, None if it says so already.
+
+    Contexts tell the latest model from these entries: those of every turn would have to be read one by one.
+    """
+    if plan.model is None:
+        return None
+    with controller.store.read() as connection:
+        before = latest_model(stored_path(connection, plan.expected_head))
+    if before == plan.model:
+        return None
+    previous = {} if before is None else {"previous": before}
+    payload = {"model": plan.model, "turn_id": plan.turn_id, **previous}
+    return EntryDraft(kind=MODEL_CHANGED, payload=payload, cursor=plan.agent_id)
 
 
 def _require_idle(recording: RecordingTransaction, plan: TurnPlan) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from bridge.adapters.acp.harness import AcpHarness
 from bridge.adapters.conversation import Limits
+from bridge.control.context import build_context
 from bridge.control.controller import Controller
 from bridge.control.conversing import store as rows
 from bridge.control.conversing.chatting import Chat, ChatOptions, Recorded, TurnBegan, TurnEnded
@@ -101,6 +102,26 @@ async def test_the_ways_in_which_an_agent_knows(make, controller, session_id):
     assert began.mode == "fresh"
     assert "two" not in texts[0]
     await again.close()
+
+
+async def test_the_model_is_recorded_where_it_changes_and_told_in_the_context(make, controller, session_id):
+    for options in ({}, {"model": "scripted-2"}):
+        chat = make(**options)
+        await said(chat, "one")
+        await said(chat, "two")
+        await chat.close()
+    changes = [entry.payload for entry in path(controller, session_id) if entry.kind == "model.changed"]
+    assert [(change["model"], change.get("previous")) for change in changes] == [
+        ("scripted-1", None),
+        ("scripted-2", "scripted-1"),
+    ]
+    report = build_context(controller, Standpoint(session=session_id), session_id)
+    assert report.projection.model == "scripted-2"
+    assert "Model: scripted-2." in report.text()
+    # Where one went back to, the model is the one of that place, and what answers there next is another.
+    first = next(entry for entry in path(controller, session_id) if entry.kind == "turn.completed")
+    controller.recorder.move_head(session_id, first.id)
+    assert build_context(controller, Standpoint(session=session_id), session_id).projection.model == "scripted-1"
 
 
 async def test_nothing_is_sent_where_the_conversation_is_not(make, controller, session_id):

@@ -50,6 +50,15 @@ def test_branches_are_linked_there_and_back(controller, session):
     assert set(re.findall(r"\(#([^)]+)\)", text)) <= set(re.findall(r'<a id="([^"]+)">', text))
 
 
+def test_a_branch_is_named_after_what_was_said_on_it(controller, session):
+    first = put(controller, session, "user.message", {"text": "question"})
+    put(controller, session, "session.status", {"status": "restored", "reason": "because"})
+    put(controller, session, "assistant.message", {"text": "answer one"})
+    controller.recorder.move_head(session, first)
+    put(controller, session, "assistant.message", {"text": "answer two"})
+    assert "[branch 1: answer one]" in shown(controller, session, "markdown", hidden=True)
+
+
 def test_hidden_entries_are_shown_on_request(controller, session):
     put(controller, session, "user.message", {"text": "seen"})
     put(controller, session, "note", {"text": "unseen"}, context_visibility="hidden")

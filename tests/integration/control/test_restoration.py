@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from bridge.control import nativesessions
+from bridge.control.compacting import Compaction, record_compaction
 from bridge.control.contextmatch import Relation, context_matches
 from bridge.control.restoration import Facts, Mode, Reason, gather_facts, restore
 from bridge.conversations.models import EntryDraft, NewSession
@@ -177,6 +178,28 @@ def test_a_native_session_that_lacks_what_was_said_since_is_not_taken_up(world: 
     world.say(session_id, "said by somebody else")
     facts = gather_facts(world.controller, session_id, harness=HARNESS, can_resume=True)
     assert (facts.native_session_id, facts.native_session_ends_here) == ("n-new", False)
+
+
+def test_a_native_session_from_before_a_compaction_is_not_taken_up_and_one_from_after_it_is(world: Any) -> None:
+    session_id = world.session()
+    go(world, session_id, can_resume=True)
+    first = turn(world, session_id, "u1", "n-new")
+    ended = world.head(session_id)
+    record_compaction(
+        world.controller, session_id, Compaction(summary="short", first_retained_entry_id=first, reason="manual")
+    )
+    done, tried = go(world, session_id, can_resume=True)
+    assert (done.decision.mode, tried) == (Mode.CHECKPOINT_RESTORED, [("start", Mode.CHECKPOINT_RESTORED)])
+    assert done.decision.passed_over[1] == (Mode.NATIVE_RESUME, Reason.COMPACTED_SINCE)
+    # The session that begins after it holds what the conversation says.
+    assert gather_facts(world.controller, session_id, harness=HARNESS, can_resume=True).is_compacted_since is False
+    turn(world, session_id, "u2", "n-new")
+    done, tried = go(world, session_id, can_resume=True)
+    assert (done.decision.mode, tried) == (Mode.NATIVE_RESUME, [("resume", "n-new")])
+    # Before the compaction nothing was to be left out; but that session went on elsewhere.
+    world.controller.recorder.move_head(session_id, ended)
+    facts = gather_facts(world.controller, session_id, harness=HARNESS, can_resume=True)
+    assert (facts.is_compacted_since, facts.native_session_ends_here) == (False, False)
 
 
 def test_the_session_of_another_agent_program_or_of_the_origin_is_none_of_this_one(world: Any) -> None:

@@ -13,19 +13,20 @@ ORDER = list(Mode)
 
 
 def test_the_best_open_way_is_taken_and_the_better_ones_are_named():
-    for running, knows, can, native, ends, failed, checkpoint in product([False, True], repeat=7):
+    for running, knows, can, native, ends, compacted, failed, checkpoint in product([False, True], repeat=8):
         facts = Facts(
             is_running=running,
             knows_the_head=knows,
             can_resume=can,
             native_session_id="n" if native else None,
             native_session_ends_here=ends,
+            is_compacted_since=compacted,
             has_resume_failed=failed,
             checkpoint_entry_id="c" if checkpoint else None,
         )
         is_open = {
             Mode.HOT: running and knows,
-            Mode.NATIVE_RESUME: can and native and ends and not failed,
+            Mode.NATIVE_RESUME: can and native and ends and not compacted and not failed,
             Mode.CHECKPOINT_RESTORED: checkpoint,
             Mode.FRESH: True,
         }
@@ -45,6 +46,16 @@ def test_the_best_open_way_is_taken_and_the_better_ones_are_named():
         (
             Facts(can_resume=True, native_session_id="n", checkpoint_entry_id="c"),
             [Reason.NOT_RUNNING, Reason.NATIVE_SESSION_ELSEWHERE],
+        ),
+        (
+            Facts(
+                can_resume=True,
+                native_session_id="n",
+                native_session_ends_here=True,
+                is_compacted_since=True,
+                checkpoint_entry_id="c",
+            ),
+            [Reason.NOT_RUNNING, Reason.COMPACTED_SINCE],
         ),
         (
             Facts(can_resume=True, native_session_id="n", native_session_ends_here=True, has_resume_failed=True),

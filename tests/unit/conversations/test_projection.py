@@ -290,5 +290,27 @@ def test_provider_metadata_takes_no_room():
     assert project(path(laden), budget_tokens=500).text() == project(path(plain), budget_tokens=500).text()
 
 
+def test_fields_of_bookkeeping_are_not_told_and_the_rest_is():
+    call = {"tool_call_id": "c", "name": "read", "turn_id": "t-1"}
+    summed = project(path(("checkpoint", {**checkpoint("s")[1], "turn_id": "t-1"})), cold_start=True)
+    assert summed.messages[0].kind == "checkpoint"
+    assert "t-1" not in summed.text() + project(path(("user.message", {"text": "hi", "turn_id": "t-1"}))).text()
+    started = project(path(("tool.started", {**call, "input": {"turn_id": "an argument"}}))).text()
+    assert 'input: {"turn_id":"an argument"}' in started
+    assert "t-1" not in started
+    told = project(
+        path(
+            ("tool.started", call),
+            ("tool.completed", {**call, "status": "completed", "duration_seconds": 0.5, "output": "o"}),
+            ("assistant.message", {"text": "a", "turn_id": "t-1", "model": "m-1", "stop_reason": "end_turn"}),
+        )
+    )
+    assert [message.payload for message in told.messages] == [
+        {"tool_call_id": "c", "name": "read"},
+        {"tool_call_id": "c", "name": "read", "status": "completed", "output": "o"},
+        {"text": "a"},
+    ]
+
+
 def test_bookkeeping_names_known_kinds():
     assert set(KINDS) > BOOKKEEPING_KINDS

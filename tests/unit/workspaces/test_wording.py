@@ -21,6 +21,7 @@ from bridge.workspaces.wording import (
     PROMPT_LIMIT,
     START_LIMIT,
     agent_text,
+    changed_names,
     one_line,
     quoted,
     quoted_text,
@@ -94,6 +95,13 @@ def test_used_files_come_first_and_by_name():
         "4 paths changed since this conversation's last turn, 2 it had used. The agent was told. "
         "See: bridge status 9f3a"
     )
+
+
+def test_changed_paths_are_named_those_that_matter_first():
+    found = report([changed(b"a"), changed(b"b"), changed(b"c"), changed(b"d")], Touched(edited=frozenset({b"c"})))
+    assert changed_names(found) == '"c", "a", "b" and 1 more'
+    assert changed_names(found, 4) == '"c", "a", "b", "d"'
+    assert changed_names(report()) == ""
 
 
 def test_head_commits_and_branch_are_told():
