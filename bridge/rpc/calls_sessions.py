@@ -59,11 +59,24 @@ def sessions_back(call: Call, params: BackParams) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchesParams(OfSession):
     all_forks: bool = param("Every end, not only those of branches that say something.", default=False)
+    limit: int = param("At most so many, those that were added to last.", default=PAGE, minimum=1, maximum=MAX_PAGE)
+    before: str | None = param(
+        "Only branches that end before this entry: the end of the first one of the page behind.",
+        default=None,
+        **REFERENCE,
+    )
 
 
 def sessions_branches(call: Call, params: BranchesParams) -> dict[str, Any]:
-    found = read_branches(call.controller, call.standpoint, params.session, include_all=params.all_forks)
-    return {"session_id": found.session.id, "branches": found.to_json()}
+    found = read_branches(
+        call.controller,
+        call.standpoint,
+        params.session,
+        include_all=params.all_forks,
+        limit=params.limit,
+        before=params.before,
+    )
+    return {"session_id": found.session.id, "branches": found.to_json(), "hasMore": found.has_more}
 
 
 def sessions_export(call: Call, params: OfSession) -> dict[str, Any]:

@@ -159,10 +159,20 @@ class Connection:
         Sends one message; called by one task at a time. Whoever is gone is told by an ``OSError`` or anyio's errors.
     limits
         What this connection may use.
+    is_lasting
+        Whether events can be sent over it later; else nothing can be subscribed to.
     """
 
-    def __init__(self, controller: Controller, caller: Caller, send: Send, *, limits: Limits = DEFAULT) -> None:
-        self._gate = Gate(controller, caller, self)
+    def __init__(
+        self,
+        controller: Controller,
+        caller: Caller,
+        send: Send,
+        *,
+        limits: Limits = DEFAULT,
+        is_lasting: bool = True,
+    ) -> None:
+        self._gate = Gate(controller, caller, self if is_lasting else None)
         self._send_message = send
         self._limits = limits
         self._loop = asyncio.get_running_loop()

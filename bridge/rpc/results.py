@@ -51,7 +51,12 @@ SESSION: Final = record(
     active_entry_id=_TEXT,
     entries=_NUMBER,
 )
-SESSIONS: Final = record("A page of sessions.", sessions=listing(SESSION), hasMore=_FLAG)
+SESSIONS: Final = record(
+    "A page of sessions, and what to ask the next one with.",
+    sessions=listing(SESSION),
+    hasMore=_FLAG,
+    next=_OPTIONAL_TEXT,
+)
 STAMP: Final = record("A repository state, or why it is unknown.", observed_at=_OPTIONAL_TEXT)
 ENTRY: Final = record(
     "An entry; one that this Bridge cannot read has readable false and no payload.",
@@ -77,7 +82,13 @@ APPENDED: Final = {
     "properties": {**ENTRY["properties"], "active_entry_id": _TEXT, "recorded": _FLAG},
     "required": sorted([*ENTRY["required"], "active_entry_id", "recorded"]),
 }
-LOG: Final = record("Entries of a session.", session_id=_TEXT, active_entry_id=_TEXT, entries=listing(ENTRY))
+LOG: Final = record(
+    "A page of the entries of a session.",
+    session_id=_TEXT,
+    active_entry_id=_TEXT,
+    entries=listing(ENTRY),
+    hasMore=_FLAG,
+)
 NODE: Final = record(
     "An entry's place in the tree of its session.",
     id=_TEXT,
@@ -93,7 +104,11 @@ NODE: Final = record(
     text=_TEXT,
 )
 TREE: Final = record(
-    "All entries of a session but its root.", session_id=_TEXT, active_entry_id=_TEXT, nodes=listing(NODE)
+    "A page of the entries of a session, without its root.",
+    session_id=_TEXT,
+    active_entry_id=_TEXT,
+    nodes=listing(NODE),
+    hasMore=_FLAG,
 )
 MOVE: Final = record(
     "Where a head is and where it was.",
@@ -230,6 +245,7 @@ BRANCHES: Final = record(
     "The ends of a session's branches.",
     session_id=_TEXT,
     branches=listing(record("A branch.", leaf_entry_id=_TEXT, entries=_NUMBER, active=_FLAG, text=_TEXT)),
+    hasMore=_FLAG,
 )
 EXPORTED: Final = record("A session as a portable file.", session_id=_TEXT, entries=_NUMBER, bytes=_NUMBER, text=_TEXT)
 WAITED: Final = {
@@ -282,3 +298,24 @@ CHECKED: Final = record(
 )
 USAGE: Final = record("How much there is.", rows=_ANY_OBJECT, size_bytes={"type": ["integer", "null"]})
 SUBSCRIBED: Final = record("The subscription, and the cursor that it stands behind.", subscription=_TEXT, cursor=_TEXT)
+EVENT_NOTICE: Final = record(
+    "An event; a subscription that begins with the cursor goes on behind it.",
+    subscription=_TEXT,
+    cursor=_TEXT,
+    event=record(
+        "What was recorded, with its facts: ids and hashes, no texts.",
+        type=_TEXT,
+        at=_TEXT,
+        chain_id=_TEXT,
+        ordinal=_NUMBER,
+        session_id=_OPTIONAL_TEXT,
+        workspace_id=_OPTIONAL_TEXT,
+        facts=_ANY_OBJECT,
+    ),
+)
+LAGGED: Final = record(
+    "Where the subscription stands, and how many events are at most still to come.",
+    subscription=_TEXT,
+    cursor=_TEXT,
+    behind=_NUMBER,
+)

@@ -51,7 +51,7 @@ SESSION_TABLE: Final = (
         results.BRANCHES,
         calls_sessions.sessions_branches,
         READERS,
-        REFERENCE_ERRORS,
+        ENTRY_ERRORS,
         Mode.READ,
     ),
     Method(
