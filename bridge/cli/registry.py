@@ -127,6 +127,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("root", "Print the hash that fixes a whole session", "verify:root"),
     CommandSpec("serve", "Run the resident controller, or look at it, stop it, replace it", "serve:serve"),
     CommandSpec("rpc", "Answer JSON-RPC on standard input and output, or call one method", "rpc:rpc"),
+    CommandSpec("mcp", "Give an agent its tools on standard input and output, or attach one", "mcp:mcp"),
     GroupSpec(
         "db",
         "Look after the store: schema, upgrade, backups, soundness",

@@ -319,3 +319,24 @@ LAGGED: Final = record(
     cursor=_TEXT,
     behind=_NUMBER,
 )
+EVIDENCE_PAGE: Final = record(
+    "A page of the exact stored bytes of a result; digest is that of all of them.",
+    reference=_TEXT,
+    digest=_TEXT,
+    bytes=_NUMBER,
+    offset=_NUMBER,
+    encoding={"type": "string", "enum": ["text", "base64"]},
+    content=_TEXT,
+    next_offset={"type": ["integer", "null"]},
+    hasMore=_FLAG,
+)
+HANDED: Final = record(
+    "What became of a result that was handed in; where it is not accepted, errors says what to mend.",
+    accepted=_FLAG,
+    delegation_id=_TEXT,
+    errors=listing(record("Where it breaks its contract: a JSON pointer.", path=_TEXT, message=_TEXT)),
+    attempt=_NUMBER,
+    attempts_permitted=_NUMBER,
+    is_last_permitted_attempt=_FLAG,
+    tries_left=_NUMBER,
+)

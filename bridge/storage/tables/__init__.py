@@ -7,7 +7,7 @@ from sqlalchemy import Column, Table, Text
 from bridge.storage.tables.agents import agents
 from bridge.storage.tables.base import metadata
 from bridge.storage.tables.clients import clients
-from bridge.storage.tables.control import attempts, controllers, delegations, plans
+from bridge.storage.tables.control import agent_tokens, attempts, controllers, delegations, plans, submissions
 from bridge.storage.tables.conversations import (
     branch_cursors,
     entry_labels,
@@ -34,6 +34,7 @@ from bridge.storage.tables.workspaces import (
 schema_version = Table("schema_version", metadata, Column("version_num", Text, nullable=False))
 
 __all__ = [
+    "agent_tokens",
     "agents",
     "attempts",
     "audit_events",
@@ -58,6 +59,7 @@ __all__ = [
     "session_entries",
     "session_heads",
     "sessions",
+    "submissions",
     "workspace_links",
     "workspace_roots",
     "workspaces",

@@ -98,6 +98,8 @@ def params_of(name, case, workspace, agent=None):
         "delegations/show": {"task": case.task},
         "delegations/wait": {"task": case.task, "timeout_ms": 0},
         "references/resolve": {"reference": case.result, "session": session},
+        "references/read": {"reference": case.result, "session": session},
+        "delegations/submit": {"session": session, "result": {}},
         "divergence/report": {"session": session, "moment": "prompt"},
         "integrity/verify": {},
         "events/subscribe": {"session": session},
@@ -117,6 +119,7 @@ FAILS = {
     "agents/show": ("agent_not_found", {"agent"}),
     "workspaces/relink": ("relink_refused", set()),
     "delegations/discard": (None, {"task"}),
+    "delegations/submit": ("no_open_delegation", {"result"}),
 }
 
 
@@ -126,7 +129,7 @@ def call_it(call, name, role, case, workspace):
     if name not in FAILS:
         return call(name, role=role, own=own, **params)
     code, needed = FAILS[name]
-    params = {key: {"task": case.task}.get(key, "x") for key in needed}
+    params = {key: {"task": case.task, "result": {}}.get(key, "x") for key in needed}
     if code is None:
         return call(name, role=role, own=own, **params)
     assert call(name, role=role, own=own, fails=True, **params)["data"]["code"] == code

@@ -25,6 +25,7 @@ EXPECTED = {
     *("sessions/export", "events/subscribe", "events/unsubscribe"),
     *(f"delegations/{verb}" for verb in ("list", "show", "request", "wait", "cancel", "adopt", "discard")),
     *(f"workspaces/{verb}" for verb in ("list", "show", "observe", "init", "relink")),
+    *("references/read", "delegations/submit"),
     *("agents/list", "agents/show", "references/resolve", "divergence/report", "integrity/verify", "integrity/root"),
 }
 
