@@ -224,49 +224,31 @@ def check_state_directory(home: Path) -> list[Check]:
     return [_check_privacy(home, existing, information), _check_space(existing), _check_file_system(existing)]
 
 
-def _check_server(cli: Cli) -> Check:
-    """Check a store on a database server: can it be reached, and what is its schema?"""
-    from bridge.storage.backend import backend_for
-    from bridge.storage.schema_version import require_supported
-
-    try:
-        backend = backend_for(cli.settings.database_url)
-        found = backend.look(timeout_seconds=STORE_TIMEOUT_SECONDS)
-        if not found.is_empty:
-            require_supported(found)
-    except BridgeError as error:
-        return Check("store", "failed", error.message, error.hint)
-    detail = "no store yet" if found.is_empty else f"on {backend.place}"
-    return Check("store", "ok", detail, facts={"path": backend.place, "found": found.versions and found.versions[0]})
-
-
 def check_store(cli: Cli) -> list[Check]:
     """Check the store from outside: its schema, and which sessions this Bridge does not read, and why."""
     # Imported here: the database library takes 200 ms.
-    from bridge.storage.backend import file_of
-    from bridge.storage.errors import NotOnThisDatabase
-    from bridge.storage.survey import survey
+    from bridge.storage.backend import backend_for
 
     try:
-        path = file_of(cli.settings.database_url)
-        found = survey(path, readable_versions=READABLE_VERSIONS, timeout_seconds=STORE_TIMEOUT_SECONDS)
-    except NotOnThisDatabase:
-        return [_check_server(cli)]
+        backend = backend_for(cli.settings.database_url)
+        found = backend.survey(readable_versions=READABLE_VERSIONS, timeout_seconds=STORE_TIMEOUT_SECONDS)
     except BridgeError as error:
         return [Check("store", "failed", error.message, error.hint)]
-    facts: dict[str, Any] = {"path": str(path), "found": found.found, "supported": found.supported}
+    facts: dict[str, Any] = {"path": found.place, "found": found.found, "supported": found.supported}
     if found.relation == "absent":
         return [Check("store", "ok", "no store yet", facts=facts)]
     if found.relation == "older":
         hint = "It is upgraded when it is next opened, after a backup; or now with: bridge db upgrade"
-        hint = hint if cli.settings.auto_upgrade else "Run: bridge db upgrade"
+        if not cli.settings.auto_upgrade or backend.url.get_backend_name() != "sqlite":
+            hint = "Run: bridge db upgrade"
         return [
             Check("store", "warning", f"schema {found.found}; this Bridge works with {found.supported}", hint, facts)
         ]
     if found.relation != "same":
         detail = f"its schema version is {found.relation} ({found.found}); this Bridge understands {found.supported}"
         return [Check("store", "failed", detail, "Upgrade Bridge, or set BRIDGE_HOME to another folder.", facts)]
-    checks = [Check("store", "ok", f"schema {found.found}, {found.size_bytes / 1024**2:.1f} MiB", facts=facts)]
+    where = "" if backend.url.get_backend_name() == "sqlite" else f", on {found.place}"
+    checks = [Check("store", "ok", f"schema {found.found}, {found.size_bytes / 1024**2:.1f} MiB{where}", facts=facts)]
     if found.unreadable:
         named = "; ".join(f"{one.session_id} ({one.reason})" for one in found.unreadable[:MAX_NAMED])
         more = len(found.unreadable) - MAX_NAMED

@@ -9,7 +9,7 @@ from typing import Final
 from bridge.cli.output import Output, printable
 from bridge.control.paging import Annotated
 from bridge.control.views import summary_of, unreadable
-from bridge.conversations.models import Entry, Session
+from bridge.conversations.models import Entry, ListedEntry, Session
 from bridge.foundation.clock import parse_timestamp
 from bridge.foundation.ids import short_entry, short_session
 from bridge.git.manifest import CLEAN_DIRTY_HASH
@@ -73,7 +73,7 @@ def pad(text: str, width: int) -> str:
     return text + " " * (width - text_width(text))
 
 
-def entry_words(entry: Entry) -> str:
+def entry_words(entry: Entry | ListedEntry) -> str:
     """Return what an entry says in short, or why it cannot be read."""
     problem = unreadable(entry)
     return summary_of(entry) if problem is None else unreadable_words(entry.semantic_schema_version)

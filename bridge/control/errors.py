@@ -185,6 +185,24 @@ class RunStopped(BridgeError):
     default_hint = "See what was done: bridge task list"
 
 
+class ImportUnreadable(BridgeError):
+    """Raised when a file to be imported cannot be opened or read."""
+
+    code = "import_unreadable"
+    exit_status = 102
+    summary = "A file to be imported is missing or cannot be read; nothing was written."
+    default_hint = "Name a file that bridge export wrote, or - for standard input."
+
+
+class ImportSourceChanged(BridgeError):
+    """Raised when a file was changed between being checked and being taken in."""
+
+    code = "import_source_changed"
+    exit_status = 107
+    summary = "A file was changed while it was imported; nothing was written."
+    default_hint = "Wait until nobody writes to it, then import it again."
+
+
 class ControllerStopping(BridgeError):
     """Raised when something is to be started in a process that is about to end."""
 

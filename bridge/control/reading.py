@@ -10,10 +10,11 @@ from bridge.control.controller import Controller
 from bridge.control.paging import Annotated, Selection, newest, oldest, path_rows, session_rows
 from bridge.control.standpoint import Standpoint, find_entry, find_session, places_at
 from bridge.control.views import entry_view, session_view, stamp_view
+from bridge.conversations.condition.store import quarantine_reasons, unreadable_versions
 from bridge.conversations.errors import EntryNotFound, PathBroken, SessionQuarantined
-from bridge.conversations.facets import Facet
+from bridge.conversations.facets import Annotation, Facet, facet_of, problem_of
 from bridge.conversations.forest import require_session
-from bridge.conversations.models import Cursor, Entry, Label, Session
+from bridge.conversations.models import Cursor, Entry, Label, ListedEntry, Session
 from bridge.conversations.paths import (
     ForkOrigin,
     active_path,
@@ -31,6 +32,8 @@ from bridge.conversations.store import (
     list_sessions,
 )
 from bridge.foundation.ids import short_entry, short_session, split_entry_id
+from bridge.semantics.errors import UnsupportedSemanticVersion
+from bridge.semantics.kinds import READABLE_VERSIONS
 from bridge.semantics.stamps import RepositoryState, UnknownReason
 from bridge.storage.transaction import Connection
 from bridge.workspaces.models import Workspace
@@ -76,7 +79,7 @@ class Log:
     has_more: bool = False
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[ListedEntry, ...]:
         return tuple(row.entry for row in self.rows)
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -95,10 +98,12 @@ class EntryDetails:
     labels: tuple[str, ...]
     children: tuple[str, ...]
     is_active: bool
+    annotation: Annotation
 
     def to_json(self) -> dict[str, Any]:
         return {
             **entry_view(self.entry, labels=self.labels),
+            **self.annotation.to_json(),
             "payload_text": self.entry.payload_text,
             "stamp": stamp_view(self.entry, self.state),
             "children": list(self.children),
@@ -170,6 +175,24 @@ def session_page(
         wanted = None if limit is None else limit + 1
         found = list_sessions(connection, workspace_ids=places, kinds=kinds or None, limit=wanted, before=before)
         return SessionPage(tuple(found[:limit]), has_more=limit is not None and len(found) > limit)
+
+
+def unreadable_sessions(controller: Controller) -> dict[str, dict[str, Any]]:
+    """Return the sessions that this Bridge does not read, or not as a whole, and why; by id, as doors show it.
+
+    ``code`` is that of the error that readers of the session raise: ``session_quarantined`` with the ``reason``, or
+    ``unsupported_semantic_version`` with the versions ``found`` and ``supported``.
+    """
+    with controller.store.read() as connection:
+        foreign, damaged = unreadable_versions(connection), quarantine_reasons(connection)
+    supported = list(READABLE_VERSIONS)
+    return {
+        **{
+            session_id: {"code": UnsupportedSemanticVersion.code, "found": found, "supported": supported}
+            for session_id, found in foreign.items()
+        },
+        **{session_id: {"code": SessionQuarantined.code, "reason": reason} for session_id, reason in damaged.items()},
+    }
 
 
 def session_details(controller: Controller, standpoint: Standpoint, session: str | None) -> SessionDetails:
@@ -287,6 +310,7 @@ def entry_details(connection: Connection, entry_id: str) -> EntryDetails:
         labels=tuple(labels_of(connection, [entry.session_id]).get(entry.id, ())),
         children=tuple(node.id for node in list_children(connection, entry.session_id, entry.id)),
         is_active=_is_active(connection, entry),
+        annotation=Annotation(_turn_of(connection, entry), facet_of(entry.kind), problem_of(entry)),
     )
 
 
@@ -296,6 +320,13 @@ def _is_active(connection: Connection, entry: Entry) -> bool:
     except (SessionQuarantined, PathBroken):
         # A single entry of a damaged session can be looked at all the same.
         return False
+
+
+def _turn_of(connection: Connection, entry: Entry) -> str | None:
+    try:
+        return turn_of(connection, entry.id)
+    except (SessionQuarantined, PathBroken, EntryNotFound):
+        return None
 
 
 def read_context(controller: Controller, standpoint: Standpoint, session: str | None) -> RestoredContext:

@@ -21,6 +21,7 @@ from bridge.conversations.forest import require_session
 from bridge.conversations.models import Appended, EntryDraft, HeadMove, NewSession, ParentRelation, Session
 from bridge.conversations.store import label_target
 from bridge.foundation.ids import short_entry, split_entry_id
+from bridge.foundation.texts import require_storable
 from bridge.git.observe import Observation
 from bridge.git.repository import RepositoryLocation, discover
 from bridge.semantics.kinds import HIDDEN, KINDS
@@ -259,6 +260,7 @@ def remove_label(controller: Controller, standpoint: Standpoint, entry: str, nam
     EntryNotFound
         If the entry does not have it, or does not exist.
     """
+    require_storable(label=name)
     with controller.store.read() as connection:
         entry_id = find_entry(connection, standpoint, entry)
     session_id, _ = split_entry_id(entry_id)

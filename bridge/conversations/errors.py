@@ -158,3 +158,21 @@ class InvalidSession(BridgeError):
     exit_status = 60
     summary = "A session cannot be made or changed as asked (unknown kind, relation without parent, overlong label)."
     default_hint = "Mend what the message names and try again."
+
+
+class SessionDiffers(BridgeError):
+    """Raised when a session is to be taken in whose id is that of another one, or of one that went on differently."""
+
+    code = "session_differs"
+    exit_status = 200
+    summary = "A session to be imported differs from the one of that id that is here; nothing was written."
+    default_hint = "Compare them: bridge show ENTRY. A store of its own ($BRIDGE_HOME) takes the other copy."
+
+
+class SessionRemoved(BridgeError):
+    """Raised when a session is to be taken in that was here once and was removed: ids are never used again."""
+
+    code = "session_removed"
+    exit_status = 201
+    summary = "A session to be imported was removed from this store; its id is not used again."
+    default_hint = "A store of its own ($BRIDGE_HOME) takes it."

@@ -5,6 +5,7 @@ Order comes from parent links alone; ids, times and row numbers play no part.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,21 +13,28 @@ from typing import Final, TypeVar
 
 from bridge.conversations import store
 from bridge.conversations.errors import EntryNotFound, PathBroken, SessionNotFound
-from bridge.conversations.models import FORKED_FROM, Entry, Node
+from bridge.conversations.exchange.store import entries_at, path_sequences
+from bridge.conversations.models import FORKED_FROM, Entry, ListedEntry, Node, Record
 from bridge.conversations.soundness import require_sound
+from bridge.foundation.errors import InvalidId
+from bridge.foundation.ids import entry_id as make_entry_id
 from bridge.foundation.ids import split_entry_id
 from bridge.semantics.kinds import CONVERSATIONAL_KINDS
 from bridge.storage.transaction import Connection
 
 #: "Everything": more entries than a path can have.
 NO_LIMIT: Final = 2**62
+#: Entries loaded at a time where a path is not loaded at once.
+PAGE: Final = 500
 #: Forks of forks that a path may cross; a deeper one is damage rather than work.
 MAX_FORK_DEPTH: Final = 1000
+#: Entries looked at first when one is looked for on a path.
+FIRST_PAGE: Final = 64
 #: By how much each page of a path is larger than the one before, and the size at which that ends, in entries.
 PAGE_GROWTH: Final = 4
 LARGEST_PAGE: Final = 4096
 
-T = TypeVar("T", Entry, Node)
+T = TypeVar("T", Entry, ListedEntry, Node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,18 @@ class ForkOrigin:
     session_id: str
     entry_id: str
     entry_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The part of a path that lies in one session: the sequences of its entries, the root's first."""
+
+    session_id: str
+    sequences: array[int]
+
+    @property
+    def leaf_entry_id(self) -> str:
+        return make_entry_id(self.session_id, self.sequences[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +112,15 @@ def active_path(
     return path_to(connection, head[0], last=last, include_roots=include_roots)
 
 
+def listed_path(connection: Connection, session_id: str, *, last: int | None = None) -> list[ListedEntry]:
+    """Return the active path as lists show it, without long texts and roots. Raises as :func:`active_path`."""
+    wanted = NO_LIMIT if last is None else last
+    head = _head_of(connection, session_id)
+    upwards = _climb(connection, head.entry_id, wanted, store.listed_ancestry, include_roots=False)
+    upwards.reverse()
+    return upwards
+
+
 def path_to(
     connection: Connection, entry_id: str, *, last: int | None = None, include_roots: bool = False
 ) -> list[Entry]:
@@ -125,14 +154,64 @@ def path_nodes(connection: Connection, entry_id: str) -> list[Node]:
     return upwards
 
 
+def active_path_ids(connection: Connection, session_id: str) -> set[str]:
+    """Return the ids of the entries on the active path, roots included. Raises as :func:`active_path`."""
+    return {node.id for node in path_nodes(connection, _head_of(connection, session_id).entry_id)}
+
+
+def path_segments(connection: Connection, entry_id: str) -> list[Segment]:
+    """Return the path to an entry session by session, outermost first, in eight bytes per entry.
+
+    Raises
+    ------
+    EntryNotFound
+        If there is no such entry.
+    PathBroken
+        If the path does not reach its root.
+    """
+    segments: list[Segment] = []
+    for _ in range(MAX_FORK_DEPTH):
+        session_id, _sequence = split_entry_id(entry_id)
+        require_sound(connection, session_id)
+        sequences = path_sequences(connection, session_id, entry_id)
+        if not sequences:
+            raise _missing(entry_id, is_origin=bool(segments))
+        if sequences[0] != 0:
+            first = make_entry_id(session_id, sequences[0])
+            raise PathBroken(f"The path ends at {first}: its parent cannot be reached.", details={"entry_id": first})
+        segments.append(Segment(session_id, sequences))
+        origin = fork_origin(connection, session_id)
+        if origin is None:
+            segments.reverse()
+            return segments
+        entry_id = origin.entry_id
+    raise PathBroken(f"The path to {entry_id} crosses more than {MAX_FORK_DEPTH} forks.")
+
+
+def iterate_segment(connection: Connection, segment: Segment, *, page: int = PAGE) -> Iterator[Entry]:
+    """Yield the entries of a part of a path, a page at a time.
+
+    Raises
+    ------
+    PathBroken
+        If one is not there any more.
+    """
+    for start in range(0, len(segment.sequences), page):
+        wanted = segment.sequences[start : start + page]
+        entries = entries_at(connection, segment.session_id, wanted)
+        if len(entries) != len(wanted):
+            raise PathBroken(f"An entry of {segment.session_id} is not there any more.")
+        yield from entries
+
+
 def entry_pages(
     connection: Connection, entry_id: str, *, first: int, largest: int = LARGEST_PAGE
-) -> Iterator[list[Entry]]:
+) -> Iterator[list[ListedEntry]]:
     """Yield an entry and what lies before it, nearest first, in pages that grow from ``first`` to ``largest``.
 
-    Who stops early has read no more than a few pages. Synthetic roots are left out.
+    Who stops early has read no more than a few pages. Synthetic roots and long texts are left out.
     """
-    return _pages(connection, entry_id, first, largest, store.ancestry)
+    return _pages(connection, entry_id, first, largest, store.listed_ancestry)
 
 
 def node_pages(
@@ -159,7 +238,7 @@ def _pages(
         size = min(size * PAGE_GROWTH, max(size, largest))
 
 
-def parent_of(connection: Connection, entry: Entry | Node) -> str | None:
+def parent_of(connection: Connection, entry: Record | Node) -> str | None:
     """Return the id of the entry before one on its path: its parent, or across a fork what it was forked from.
 
     None for the first entry of a session that is no fork.
@@ -181,10 +260,11 @@ def fork_origin(connection: Connection, session_id: str) -> ForkOrigin | None:
     PathBroken
         If the session has no root, or its root names an origin that cannot be read.
     """
-    root = store.get_entry_at(connection, session_id, 0)
+    root = store.get_listed_at(connection, session_id, 0)
     if root is None:
         raise PathBroken(f"Session {session_id} has no root entry.", details={"session_id": session_id})
-    payload = root.payload
+    # Long is only the root of a session that was moved here under a very long name.
+    payload = store.whole_entry(connection, root).payload if root.is_long else root.payload
     origin = payload.get(FORKED_FROM) if isinstance(payload, dict) else None
     if origin is None:
         return None
@@ -211,14 +291,31 @@ def origins_of(connection: Connection, session_id: str) -> Iterator[ForkOrigin]:
 
 def lies_on_active_path(connection: Connection, session_id: str, entry_id: str) -> bool:
     """Return whether an entry lies between the session's root, or that of its origin, and its head."""
-    head = _head_of(connection, session_id)
-    return any(node.id == entry_id for node in path_nodes(connection, head[0]))
+    return _lies_above(connection, _head_of(connection, session_id)[0], entry_id)
 
 
 def lies_on_shared_path(connection: Connection, session_id: str, entry_id: str) -> bool:
     """Return whether an entry belongs to a forked session because it lies on the path it was forked from."""
     origin = fork_origin(connection, session_id)
-    return origin is not None and any(node.id == entry_id for node in path_nodes(connection, origin.entry_id))
+    return origin is not None and _lies_above(connection, origin.entry_id, entry_id)
+
+
+def _lies_above(connection: Connection, leaf_entry_id: str, entry_id: str) -> bool:
+    """Return whether an entry is on the path to another one, that one included; no more of it is read than needed."""
+    try:
+        wanted_session, wanted_sequence = split_entry_id(entry_id)
+    except InvalidId:
+        return False
+    for page in node_pages(connection, leaf_entry_id, first=FIRST_PAGE):
+        for node in page:
+            if node.session_id == wanted_session and node.sequence <= wanted_sequence:
+                return node.id == entry_id
+    if wanted_sequence != 0:
+        return False
+    # A root: on the path if the path runs through its session.
+    leaf_session, _ = split_entry_id(leaf_entry_id)
+    sessions = {leaf_session, *(origin.session_id for origin in origins_of(connection, leaf_session))}
+    return wanted_session in sessions and store.entry_hash_of(connection, wanted_session, entry_id) is not None
 
 
 def belongs_to_session(connection: Connection, session_id: str, entry_id: str) -> bool:
@@ -344,13 +441,13 @@ def _missing(entry_id: str, *, is_origin: bool) -> EntryNotFound | PathBroken:
     return EntryNotFound(f"There is no entry {entry_id}.", details=details)
 
 
-def _require_chain(segment: Sequence[Entry | Node]) -> None:
+def _require_chain(segment: Sequence[Record | Node]) -> None:
     for lower, upper in pairwise(segment):
         if lower.parent_entry_id != upper.id:
             raise _broken(lower)
 
 
-def _broken(entry: Entry | Node) -> PathBroken:
+def _broken(entry: Record | Node) -> PathBroken:
     return PathBroken(
         f"The path ends at {entry.id}: its parent {entry.parent_entry_id} cannot be reached.",
         details={"entry_id": entry.id, "parent_entry_id": entry.parent_entry_id},

@@ -121,3 +121,12 @@ class InvalidConfiguration(BridgeError):
     exit_status = 5
     summary = "A setting in the environment or in config.toml cannot be used."
     no_hint_reason = "the remedy depends on the setting and comes with each error"
+
+
+class InvalidText(BridgeError):
+    """Raised when a text from outside has a character that not every database keeps."""
+
+    code = "invalid_text"
+    exit_status = 9
+    summary = "A name or another short text has a NUL character or is not valid Unicode; nothing was written."
+    default_hint = "Give it without the character; on the command line, as UTF-8."

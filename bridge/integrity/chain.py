@@ -17,6 +17,7 @@ import orjson
 
 from bridge.foundation.canonical import canonical_bytes, canonical_record
 from bridge.foundation.hashing import ZERO_HASH, entry_hash, event_hash
+from bridge.foundation.outlines import is_outline
 from bridge.integrity import store
 from bridge.integrity.store import StoredEntry, StoredEvent
 from bridge.storage.transaction import Connection, Transaction
@@ -27,6 +28,8 @@ MAX_FINDINGS: Final = 100
 #: Event types of a session's chain that record a new entry, and keep its hash.
 ENTRY_APPENDED: Final = "entry.appended"
 SESSION_CREATED: Final = "session.created"
+#: Event type that records a session taken in from elsewhere: all of its entries through a sequence, by their root.
+SESSION_IMPORTED: Final = "session.imported"
 #: Event types that move a head without a new entry.
 HEAD_MOVED: Final = "head.moved"
 
@@ -107,14 +110,20 @@ def verify_chain(connection: Connection, chain_id: str) -> Report:
     return report
 
 
-def verify_entries(connection: Connection, session_id: str) -> Report:
-    """Recompute payload hash, entry hash, parents and sequence of all entries of a session."""
+def verify_entries(connection: Connection, session_id: str, *, gaps_through: int = -1) -> Report:
+    """Recompute payload hash, entry hash, parents and sequence of all entries of a session.
+
+    Parameters
+    ----------
+    gaps_through
+        Sequences up to this one may be missing: only a part of the session was taken in.
+    """
     report = Report()
     hashes: dict[str, str] = {}
     expected = 0
     for entry in store.iterate_entries(connection, session_id):
         report.checked += 1
-        if entry.sequence != expected:
+        if entry.sequence != expected and entry.sequence > gaps_through:
             report.add("entry_missing", entry.id, f"Sequence {expected} is not there.")
         _verify_entry(report, entry, hashes)
         hashes[entry.id] = entry.entry_hash
@@ -125,30 +134,63 @@ def verify_entries(connection: Connection, session_id: str) -> Report:
 def verify_session(connection: Connection, session_id: str) -> Report:
     """Verify a session's entries and its chain, and that the two and the head agree.
 
-    Each entry must have been recorded by an event under its hash, and the last event that moved the head must
-    name the active entry: so a chain that was cut at its end, or emptied, does not pass.
+    Each entry must have been recorded by an event under its hash, or lie within what was taken in from elsewhere,
+    which is pinned by its root; and the last event that moved the head must name the active entry: so a chain that was
+    cut at its end, or emptied, does not pass.
     """
-    report = verify_entries(connection, session_id)
+    imported = last_import(connection, session_id)
+    through = -1 if imported is None else imported.sequence
+    # Of a session that is here in part, what others hold of it keeps its numbers.
+    is_partial = imported is not None and (imported.has_gaps or imported.next_sequence > imported.sequence + 1)
+    gaps_through = imported.next_sequence - 1 if imported is not None and is_partial else -1
+    report = verify_entries(connection, session_id, gaps_through=gaps_through)
     report.include(verify_chain(connection, session_id))
     recorded: dict[str, str] = {}
     head: str | None = None
     for event in store.iterate_events(connection, session_id):
-        body = _body(event)
+        body = body_of(event.body)
         if event.event_type in (ENTRY_APPENDED, SESSION_CREATED):
             recorded[str(body.get("entry_id"))] = str(body.get("entry_hash"))
         head = str(body["head"]) if "head" in body else head
-    for entry in store.iterate_entries(connection, session_id):
-        known = recorded.pop(entry.id, None)
+    for identity, sequence, stored_hash in store.iterate_hashes(connection, session_id):
+        known = recorded.pop(identity, None)
+        if known is None and sequence <= through:
+            continue
         if known is None:
-            report.add("event_missing", entry.id, "No audit event records this entry.")
-        elif known != entry.entry_hash:
-            report.add("entry_altered", entry.id, "The entry's hash is not the one that was recorded.")
+            report.add("event_missing", identity, "No audit event records this entry.")
+        elif known != stored_hash:
+            report.add("entry_altered", identity, "The entry's hash is not the one that was recorded.")
     for entry_id in recorded:
         report.add("entry_missing", entry_id, "An audit event records this entry, but it is not there.")
     stored = store.session_head(connection, session_id)
     if stored is not None and stored[0] != head:
         report.add("head_altered", session_id, f"The head is {stored[0]}; the last recorded one is {head}.")
     return report
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """What a session's last import recorded: the root of its entries through a sequence.
+
+    ``has_gaps`` says that some are missing before; ``next_sequence`` is the next one that was free then.
+    """
+
+    session_root: str
+    sequence: int
+    next_sequence: int
+    has_gaps: bool
+
+
+def last_import(connection: Connection, session_id: str) -> Import | None:
+    """Return what the last import into a session recorded, None if it was never imported."""
+    text = store.last_event_of_type(connection, session_id, SESSION_IMPORTED)
+    if text is None:
+        return None
+    body = body_of(text)
+    sequence, following = body.get("sequence"), body.get("next_sequence")
+    if not isinstance(sequence, int) or not isinstance(following, int):
+        return None  # an altered event, which the chain reports; nothing is covered by it
+    return Import(str(body.get("session_root")), sequence, following, body.get("has_gaps") is True)
 
 
 def _verify_event(report: Report, event: StoredEvent, previous: bytes, expected: int) -> None:
@@ -173,8 +215,7 @@ def _verify_event(report: Report, event: StoredEvent, previous: bytes, expected:
 
 
 def _verify_entry(report: Report, entry: StoredEntry, hashes: dict[str, str]) -> None:
-    if sha256(entry.payload.encode()).hexdigest() != entry.payload_hash:
-        report.add("payload_altered", entry.id, "The payload is not the one that was hashed.")
+    _verify_payload(report, entry)
     parent_hash = None if entry.parent_entry_id is None else hashes.get(entry.parent_entry_id)
     if entry.parent_entry_id is not None and parent_hash is None:
         report.add("parent_missing", entry.id, f"Its parent {entry.parent_entry_id} is not an earlier entry.")
@@ -195,9 +236,23 @@ def _verify_entry(report: Report, entry: StoredEntry, hashes: dict[str, str]) ->
         report.add("entry_altered", entry.id, "The entry's hash does not follow from its fields and its parent.")
 
 
-def _body(event: StoredEvent) -> dict[str, Any]:
+def _verify_payload(report: Report, entry: StoredEntry) -> None:
+    if entry.payload is None:
+        report.add("payload_missing", entry.id, "The payload is long, and not where such texts are kept.")
+        return
+    encoded = entry.payload.encode()
+    if sha256(encoded).hexdigest() != entry.payload_hash:
+        report.add("payload_altered", entry.id, "The payload is not the one that was hashed.")
+    elif entry.payload_outline is not None and (
+        entry.payload_bytes != len(encoded) or not is_outline(entry.payload_outline, entry.payload)
+    ):
+        report.add("payload_altered", entry.id, "What lists show of the payload is not in it.")
+
+
+def body_of(text: str) -> dict[str, Any]:
+    """Return the facts in an event's text; none if it is damaged."""
     try:
-        body = orjson.loads(event.body)["body"]
+        body = orjson.loads(text)["body"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return {}
     return body if isinstance(body, dict) else {}

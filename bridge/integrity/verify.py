@@ -11,10 +11,18 @@ from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Any, Final
 
-import orjson
-
 from bridge.integrity import store
-from bridge.integrity.chain import SESSION_CREATED, Finding, Report, append_event, verify_chain, verify_session
+from bridge.integrity.chain import (
+    SESSION_CREATED,
+    SESSION_IMPORTED,
+    Finding,
+    Report,
+    append_event,
+    body_of,
+    last_import,
+    verify_chain,
+    verify_session,
+)
 from bridge.integrity.errors import TreeUnsound
 from bridge.integrity.tree import TreeNode, session_root
 from bridge.storage.transaction import Connection, Transaction
@@ -75,6 +83,7 @@ def verify_whole_session(connection: Connection, session_id: str) -> Verdict:
     except TreeUnsound as error:
         report.add("tree_unsound", str(error.details.get("entry_id", session_id)), error.message)
     _verify_seal(report, connection, session_id)
+    _verify_import(report, connection, session_id, root)
     return Verdict(session_id, root, report)
 
 
@@ -86,7 +95,7 @@ def verify_other_chains(connection: Connection) -> list[Verdict]:
         if chain_id in sessions:
             continue
         report = verify_chain(connection, chain_id)
-        if store.first_event_type(connection, chain_id) == SESSION_CREATED:
+        if store.first_event_type(connection, chain_id) in (SESSION_CREATED, SESSION_IMPORTED):
             report.add("session_missing", chain_id, "Its audit chain is there, the session is not.")
         verdicts.append(Verdict(chain_id, None, report))
     return verdicts
@@ -127,9 +136,9 @@ def _verify_row(report: Report, connection: Connection, session_id: str) -> None
         return
     recorded: dict[str, Any] = {}
     for event in store.iterate_events(connection, session_id):
-        if event.event_type in (SESSION_CREATED, SESSION_UPDATED):
-            body = _body_of(event.body)
-            is_creation = event.event_type == SESSION_CREATED
+        if event.event_type in (SESSION_CREATED, SESSION_IMPORTED, SESSION_UPDATED):
+            body = body_of(event.body)
+            is_creation = event.event_type != SESSION_UPDATED
             recorded.update({name: body[name] for name in body if name in _CREATED_COLUMNS or not is_creation})
     for name, value in recorded.items():
         if name in row and row[name] != value:
@@ -141,14 +150,17 @@ def _verify_counter(report: Report, connection: Connection, session_id: str) -> 
     if head is None:
         report.add("head_missing", session_id, "The session has no head.")
         return
-    expected = store.last_sequence(connection, session_id) + 1
+    imported = last_import(connection, session_id)
+    # Of a session that is here in part, the numbers of what is not here stay taken.
+    expected = max(store.last_sequence(connection, session_id) + 1, imported.next_sequence if imported else 0)
     if head[1] != expected:
         report.add("head_altered", session_id, f"Its next sequence is {head[1]}; after its entries it is {expected}.")
 
 
 def _verify_origin(report: Report, connection: Connection, session_id: str) -> None:
     created = _last_body(connection, session_id, SESSION_CREATED)
-    origin = created.get("forked_from")
+    imported = _last_body(connection, session_id, SESSION_IMPORTED)
+    origin = created.get("forked_from", imported.get("forked_from"))
     if not isinstance(origin, dict):
         return
     entry_id = str(origin.get("entry_id"))
@@ -172,13 +184,17 @@ def _verify_seal(report: Report, connection: Connection, session_id: str) -> Non
         report.add("root_altered", session_id, f"The root through sequence {sequence} is not the one that was sealed.")
 
 
+def _verify_import(report: Report, connection: Connection, session_id: str, root: str | None) -> None:
+    """Check what was taken in from elsewhere against the root that was recorded then."""
+    imported = last_import(connection, session_id)
+    if imported is None or root is None:
+        return  # without a root the tree is unsound, which was told
+    if store.last_sequence(connection, session_id) > imported.sequence:
+        root = root_of(connection, session_id, through=imported.sequence)
+    if root != imported.session_root:
+        message = f"The root through sequence {imported.sequence} is not the one that was imported."
+        report.add("root_altered", session_id, message)
+
+
 def _last_body(connection: Connection, session_id: str, event_type: str) -> dict[str, Any]:
-    return _body_of(store.last_event_of_type(connection, session_id, event_type) or "{}")
-
-
-def _body_of(text: str) -> dict[str, Any]:
-    try:
-        body = orjson.loads(text)["body"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return {}
-    return body if isinstance(body, dict) else {}
+    return body_of(store.last_event_of_type(connection, session_id, event_type) or "{}")

@@ -12,7 +12,7 @@ from typing import Final
 
 from bridge.recall import store
 from bridge.recall.terms import INDEX_VERSION, Query, terms
-from bridge.recall.texts import searchable_text
+from bridge.recall.texts import is_searchable, searchable_text
 from bridge.semantics.interpretation import require_readable
 from bridge.storage.transaction import Connection, Transaction
 
@@ -97,8 +97,10 @@ def catch_up(tx: Transaction, session_id: str, *, limit: int = MAX_BATCH) -> boo
     through = -1 if mark is None else mark[0]
     rows = store.entries_after(tx.connection, session_id, through, limit)
     for row in rows:
-        text = searchable_text(row.semantic_schema_version, row.kind, row.payload, row.context_visibility)
-        found = terms(text)
+        if not is_searchable(row.kind, row.context_visibility):
+            continue
+        stored = store.text_of(tx.connection, session_id, row)
+        found = terms(searchable_text(row.semantic_schema_version, row.kind, stored, row.context_visibility))
         if found:
             store.add_document(tx, session_id, row.sequence, found)
     if rows or mark is None:
@@ -110,6 +112,12 @@ def drop(tx: Transaction) -> None:
     """Throw the whole index away; the next search makes of it what it needs."""
     store.require_index(tx.connection)
     store.clear(tx)
+
+
+def forget_gaps(tx: Transaction, session_id: str) -> None:
+    """Throw away what was indexed if it includes a session into which entries came below its mark."""
+    if tx.connection.dialect.name == "sqlite" and store.mark_of(tx.connection, session_id) is not None:
+        store.clear(tx)
 
 
 def is_sound(tx: Transaction) -> bool:

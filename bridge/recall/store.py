@@ -8,8 +8,10 @@ from hashlib import sha256
 
 from sqlalchemy import Connection, delete, func, insert, select
 
+from bridge.foundation.ids import entry_id
 from bridge.semantics.kinds import READABLE_VERSIONS
-from bridge.storage.errors import NotOnThisDatabase
+from bridge.storage.errors import NotOnThisDatabase, StoredTextDamaged
+from bridge.storage.longtexts import body_of
 from bridge.storage.tables import recall_documents, recall_marks, session_entries
 from bridge.storage.tables.recall import RECALL_INDEX
 from bridge.storage.transaction import Transaction
@@ -34,7 +36,9 @@ class Row:
     semantic_schema_version: int
     kind: str
     context_visibility: str
-    payload: str
+    payload_hash: str
+    #: None where the text is long.
+    payload: str | None
 
 
 def require_index(connection: Connection) -> None:
@@ -76,9 +80,27 @@ def last_sequence(connection: Connection, session_id: str) -> int:
 
 def entries_after(connection: Connection, session_id: str, sequence: int, limit: int) -> list[Row]:
     """Return the next entries of a session in the order of sequence."""
-    query = select(_E.sequence, _E.semantic_schema_version, _E.kind, _E.context_visibility, _E.payload)
+    query = select(_E.sequence, _E.semantic_schema_version, _E.kind, _E.context_visibility, _E.payload_hash, _E.payload)
     query = query.where(_E.session_id == session_id, _E.sequence > sequence).order_by(_E.sequence).limit(limit)
     return [Row(*row) for row in connection.execute(query)]
+
+
+def text_of(connection: Connection, session_id: str, row: Row) -> str:
+    """Return the payload text of an entry.
+
+    Raises
+    ------
+    StoredTextDamaged
+        If it is long and not where it was kept: what is looked for might be in it.
+    """
+    text = body_of(connection, row.payload_hash) if row.payload is None else row.payload
+    if text is None:
+        identity = entry_id(session_id, row.sequence)
+        raise StoredTextDamaged(
+            f"The text of {identity} is not in the store any more, so its session cannot be searched.",
+            details={"entry_id": identity, "digest": row.payload_hash, "reason": "missing"},
+        )
+    return text
 
 
 def unreadable_entry(connection: Connection, session_id: str) -> tuple[str, int] | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from bridge.control.exporting import export_session
+from bridge.control.exporting import ExportRequest, export_session
 from bridge.control.reading import read_entry
 from bridge.control.sessions import go_back
 from bridge.control.snapshots import session_snapshot
@@ -79,7 +79,14 @@ def sessions_branches(call: Call, params: BranchesParams) -> dict[str, Any]:
     return {"session_id": found.session.id, "branches": found.to_json(), "hasMore": found.has_more}
 
 
-def sessions_export(call: Call, params: OfSession) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportParams(OfSession):
+    format: Literal["jsonl", "markdown", "html"] = param("For programs, or for people.", default="jsonl")
+    scope: Literal["forest", "active"] = param("All branches, or the active path alone.", default="forest")
+    hidden: bool = param("Show hidden entries as well; a forest as jsonl always holds them.", default=False)
+
+
+def sessions_export(call: Call, params: ExportParams) -> dict[str, Any]:
     lines: list[bytes] = []
     size = 0
 
@@ -94,7 +101,8 @@ def sessions_export(call: Call, params: OfSession) -> dict[str, Any]:
             )
         lines.append(line)
 
-    done = export_session(call.controller, call.standpoint, params.session, keep)
+    request = ExportRequest(session=params.session, format=params.format, scope=params.scope, hidden=params.hidden)
+    done = export_session(call.controller, call.standpoint, request, keep)
     return {**done.to_json(), "text": b"".join(lines).decode()}
 
 

@@ -59,7 +59,8 @@ SESSIONS: Final = record(
 )
 STAMP: Final = record("A repository state, or why it is unknown.", observed_at=_OPTIONAL_TEXT)
 ENTRY: Final = record(
-    "An entry; one that this Bridge cannot read has readable false and no payload.",
+    "An entry; one that this Bridge cannot read has readable false and no payload. In a list a long payload is null, "
+    "and payload_bytes says how long it is.",
     id=_TEXT,
     session_id=_TEXT,
     parent_entry_id=_OPTIONAL_TEXT,
@@ -247,7 +248,9 @@ BRANCHES: Final = record(
     branches=listing(record("A branch.", leaf_entry_id=_TEXT, entries=_NUMBER, active=_FLAG, text=_TEXT)),
     hasMore=_FLAG,
 )
-EXPORTED: Final = record("A session as a portable file.", session_id=_TEXT, entries=_NUMBER, bytes=_NUMBER, text=_TEXT)
+EXPORTED: Final = record(
+    "A session as the text of a file.", session_id=_TEXT, entries=_NUMBER, bytes=_NUMBER, text=_TEXT
+)
 WAITED: Final = {
     **DELEGATION,
     "description": "The delegation, and whether it has ended.",

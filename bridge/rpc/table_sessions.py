@@ -7,7 +7,6 @@ from typing import Final
 from bridge.control.errors import EventCursorUnknown
 from bridge.conversations import errors as conversations
 from bridge.rpc import calls_events, calls_sessions, results
-from bridge.rpc.calls import OfSession
 from bridge.rpc.errors import ResultTooLarge, SubscriptionNotFound, TooManyCalls
 from bridge.rpc.method import ENTRY_ERRORS, REFERENCE_ERRORS, Method, Mode
 from bridge.rpc.roles import EVERYONE, READERS, WRITERS
@@ -56,8 +55,8 @@ SESSION_TABLE: Final = (
     ),
     Method(
         "sessions/export",
-        "Return a session as a portable file, if it fits into one answer",
-        OfSession,
+        "Return a session as a file for programs or people, if it fits into one answer",
+        calls_sessions.ExportParams,
         results.EXPORTED,
         calls_sessions.sessions_export,
         READERS,

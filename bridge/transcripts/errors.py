@@ -6,9 +6,30 @@ from bridge.foundation.errors import BridgeError
 
 
 class TranscriptInvalid(BridgeError):
-    """Raised when a portable session file is damaged, incomplete or of a version that this Bridge does not read."""
+    """Raised when a portable session file is damaged or incomplete.
+
+    ``details`` holds ``line`` (from 1), ``offset`` (of that line's first byte, from 0) and ``reason``.
+    """
 
     code = "transcript_invalid"
     exit_status = 125
-    summary = "A portable session file is damaged, cut short, or of a format version that this Bridge does not read."
-    default_hint = "Export the session again, or read the file with the Bridge that wrote it."
+    summary = "A portable session file is damaged or cut short; the details name line, byte offset and reason."
+    default_hint = "Export the session again; nothing of a damaged file is taken in."
+
+
+class UnsupportedTranscriptVersion(TranscriptInvalid):
+    """Raised when a portable session file has a format version that this Bridge does not read."""
+
+    code = "unsupported_transcript_version"
+    exit_status = 249
+    summary = "A portable session file has a format version that this Bridge does not read."
+    default_hint = "Read it with the Bridge that wrote it, or with a newer one."
+
+
+class TranscriptPartial(BridgeError):
+    """Raised when a file is to be imported that was written without the hidden entries."""
+
+    code = "transcript_partial"
+    exit_status = 250
+    summary = "A portable session file was written without hidden entries, so that its hashes cannot be recomputed."
+    default_hint = "Export again: bridge export SESSION, or with --scope active --hidden"

@@ -1,59 +1,56 @@
-"""A session as one file of JSON lines: a header, one line per entry, a footer. Values in, bytes out, and back.
+"""A session as one file of JSON lines: a header, one line per entry and per repository state, a footer. Values in,
+bytes out; ``portable_reading`` goes the other way. docs/portable-format.md describes the format.
 
-The header says what the session is, the footer how many entries there are and the digest of their lines as they
-stand in the file. Whoever reads recomputes all of it, with the payload and entry hashes, before anything is
-believed. A payload stands in its line as the JSON that was stored; one that is no canonical JSON as text.
-
-The format carries what the conversation recorded. Repository states are named by their digests, not included.
+Each line is canonical JSON and ends with a line feed, and the characters that some programs take for ends of lines
+are escaped in it: so that a line stands alone whoever cuts the file, and the same entry gives the same bytes from
+every store. The digest in the footer covers the entry lines alone: it does not change with the hour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
-from bridge.foundation.canonical import canonical_text, parse_json
+from bridge.foundation.canonical import canonical_bytes, canonical_text, parse_json
 from bridge.foundation.errors import NotCanonical
-from bridge.foundation.hashing import digest_hex, entry_hash
-from bridge.transcripts.errors import TranscriptInvalid
 
 #: Version of the format; another one is refused by name.
 FORMAT_VERSION: Final = 1
 #: What the header's ``type`` is.
 HEADER_TYPE: Final = "bridge.session"
 ENTRY_TYPE: Final = "entry"
+STATE_TYPE: Final = "state"
+MANIFEST_TYPE: Final = "manifest"
+PAGE_TYPE: Final = "page"
 FOOTER_TYPE: Final = "footer"
-#: Longest line that is read, in bytes: a payload may have 4 MiB, and every character of a text may be escaped.
+#: Longest line, in bytes: a payload may have 4 MiB, and every character of a text may be escaped.
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+#: Largest page of a manifest that is written, in bytes; a manifest with a larger one is left out.
+MAX_PAGE_BYTES: Final = 32 * 1024 * 1024
+
+#: Which entries a file holds: all of the session's branches, or the active path alone.
+Scope = Literal["forest", "active"]
+
+#: Ends of lines to some readers (NEL, line separator, paragraph separator), and how they stand in a line.
+_SEPARATORS: Final = (
+    (b"\xc2\x85", b"\\u0085"),
+    (b"\xe2\x80\xa8", b"\\u2028"),
+    (b"\xe2\x80\xa9", b"\\u2029"),
+)
+_SORTED: Final = orjson.OPT_SORT_KEYS
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What a file is about.
+class PortableEntry(NamedTuple):
+    """An entry as it was stored, in the order of the design's table; ``payload_text`` is what was hashed."""
 
-    Parameters
-    ----------
-    session
-        The session's own fields, under their published names; ``id`` and ``active_entry_id`` are always there.
-    labels
-        Names of entries: name to entry id.
-    """
-
-    session: Mapping[str, Any]
-    labels: Mapping[str, str]
-    exported_at: str
-
-
-@dataclass(frozen=True, slots=True)
-class PortableEntry:
-    """An entry as it was stored. Names and meanings are those of the design; ``payload_text`` is what was hashed."""
-
-    id: str
     session_id: str
+    id: str
     parent_entry_id: str | None
     sequence: int
     semantic_schema_version: int
@@ -64,8 +61,8 @@ class PortableEntry:
     unknown_path: str | None
     unknown_detail: str | None
     observed_at: str | None
-    external_id: str | None
     external_source: str | None
+    external_id: str | None
     created_at: str
     payload_hash: str
     entry_hash: str
@@ -77,221 +74,213 @@ class PortableEntry:
 
 
 #: Fields that stand in an entry's line as they are.
-_PLAIN_FIELDS: Final = tuple(field.name for field in fields(PortableEntry) if field.name != "payload_text")
-_OPTIONAL: Final = frozenset(
-    {
-        "parent_entry_id",
-        "state_digest",
-        "unknown_reason",
-        "unknown_path",
-        "unknown_detail",
-        "observed_at",
-        "external_id",
-        "external_source",
-    }
-)
-_NUMBERS: Final = frozenset({"sequence", "semantic_schema_version"})
+PLAIN_FIELDS: Final = tuple(name for name in PortableEntry._fields if name != "payload_text")
 
 
-@dataclass(frozen=True, slots=True)
-class Transcript:
-    """A file that was read and found to be whole."""
-
-    header: Header
-    entries: tuple[PortableEntry, ...]
-
-
-def write_lines(header: Header, entries: Iterable[PortableEntry]) -> Iterator[bytes]:
-    """Yield the lines of a file, line feeds included, one entry at a time.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionHeader:
+    """What a file says about one of its sessions: the session's own fields under their published names.
 
     Parameters
     ----------
-    entries
-        Parents before their children; a fork's with those that it shares with its origin, roots included.
+    complete
+        Whether all entries that the session had are in the file; not so for what a fork shares with its origin.
+    next_sequence
+        The next one that the session would have handed out.
+    labels
+        Names of entries that are in the file: name to entry id.
     """
-    yield _line(
-        {
-            "type": HEADER_TYPE,
-            "format_version": FORMAT_VERSION,
-            "session": dict(header.session),
-            "labels": dict(header.labels),
-            "exported_at": header.exported_at,
+
+    id: str
+    kind: str
+    workspace_id: str | None
+    agent_id: str | None
+    harness: str | None
+    label: str | None
+    status: str
+    parent_session_id: str | None
+    parent_relation: str | None
+    created_at: str
+    updated_at: str
+    active_entry_id: str
+    next_sequence: int
+    complete: bool
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **{one.name: getattr(self, one.name) for one in fields(self) if one.name != "labels"},
+            "labels": dict(self.labels),
         }
-    )
-    digest, count = sha256(), 0
-    for entry in entries:
-        line = _entry_line(entry)
-        digest.update(line)
-        count += 1
-        yield line
-    yield _line({"type": FOOTER_TYPE, "entries": count, "digest": digest.hexdigest()})
 
 
-def read_lines(lines: Iterable[bytes]) -> Transcript:
-    """Read a file back and check it: form, order, digest, hashes of payloads and entries.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a file is about.
 
     Parameters
     ----------
-    lines
-        The lines with their line feeds, as a file opened in binary mode yields them.
-
-    Raises
-    ------
-    TranscriptInvalid
-        If anything is not as it was written; ``details`` holds ``line`` (from 1) and ``reason``.
+    session_id
+        The session that was exported.
+    sessions
+        The sessions whose entries follow, in that order: those it was forked from, outermost first, then itself.
+    hidden
+        Whether hidden entries are in the file. Without them hashes cannot be recomputed, and nothing be imported.
     """
-    header: Header | None = None
-    entries: list[PortableEntry] = []
-    hashes: dict[str, str] = {}
-    digest, is_closed, number = sha256(), False, 0
-    for number, line in enumerate(lines, 1):
-        if is_closed:
-            raise _invalid(number, "after_footer", "something follows the footer")
-        value = _parse(line, number)
-        kind = value.get("type")
-        if header is None:
-            header = _header(value, number)
-        elif kind == ENTRY_TYPE:
-            digest.update(line)
-            entry = _entry(value, number)
-            _check_hashes(entry, hashes, number)
-            entries.append(entry)
-        elif kind == FOOTER_TYPE:
-            _check_footer(value, len(entries), digest.hexdigest(), number)
-            is_closed = True
-        else:
-            raise _invalid(number, "unknown_type", f"a line of type {kind!r:.40}")
-    if header is None or not is_closed:
-        raise _invalid(number + 1, "cut_short", "the file ends before its footer")
-    return Transcript(header, tuple(entries))
+
+    session_id: str
+    scope: Scope
+    hidden: bool
+    sessions: tuple[SessionHeader, ...]
+    exported_at: str
 
 
-def _line(value: Mapping[str, Any]) -> bytes:
-    # Keys stay in the order given: it is meant to be read by people as well.
-    return orjson.dumps(value) + b"\n"
+@dataclass(slots=True)
+class Tally:
+    """What a file holds so far, and the digest of its entry lines."""
+
+    entries: int = 0
+    states: int = 0
+    manifests: int = 0
+    pages: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    digest: Any = field(default_factory=sha256)
+
+    def add_entry(self, kind: str, line: bytes) -> None:
+        self.digest.update(line)
+        self.entries += 1
+        self.kinds[kind] += 1
+
+    def footer(self) -> dict[str, Any]:
+        """Return the footer that closes the file."""
+        return {
+            "type": FOOTER_TYPE,
+            "entries": self.entries,
+            "states": self.states,
+            "manifests": self.manifests,
+            "pages": self.pages,
+            "kinds": dict(self.kinds),
+            "digest": self.digest.hexdigest(),
+        }
 
 
-def _entry_line(entry: PortableEntry) -> bytes:
-    value: dict[str, Any] = {"type": ENTRY_TYPE}
-    value.update((name, getattr(entry, name)) for name in _PLAIN_FIELDS)
-    if _is_canonical(entry.payload_text):
-        value["payload"] = orjson.Fragment(entry.payload_text)
-    else:
+class PortableWriter:
+    """Makes the lines of one file, in the order in which they are asked for; keeps what the footer tells.
+
+    The header comes first and the footer last. Entries come session by session in the order of the header, parents
+    before their children; the pages of a manifest before it, and it before the state that names it.
+    """
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+
+    def header(self, header: Header) -> bytes:
+        return line_of(
+            {
+                "type": HEADER_TYPE,
+                "format_version": FORMAT_VERSION,
+                "session_id": header.session_id,
+                "scope": header.scope,
+                "hidden": header.hidden,
+                "sessions": [session.to_json() for session in header.sessions],
+                "exported_at": header.exported_at,
+            }
+        )
+
+    def entry(self, entry: PortableEntry) -> bytes:
+        payload = _canonical_payload(entry.payload_text)
+        line = entry_line(entry, payload)
+        self.tally.add_entry(entry.kind, line)
+        return line
+
+    def state(self, state_digest: str, text: str) -> bytes:
+        """Return the line of a repository state, given as the canonical text that has that digest."""
+        self.tally.states += 1
+        return line_of({"type": STATE_TYPE, "state_digest": state_digest, "state": parse_json(text)})
+
+    def manifest(self, dirty_hash: str, page_index: str) -> bytes:
+        """Return the line of a dirty manifest, given as the canonical text of its page index."""
+        self.tally.manifests += 1
+        return line_of({"type": MANIFEST_TYPE, "dirty_hash": dirty_hash, "pages": parse_json(page_index)})
+
+    def page(self, page_digest: str, body: bytes) -> bytes:
+        self.tally.pages += 1
+        return line_of({"type": PAGE_TYPE, "page_digest": page_digest, "body": b64encode(body).decode()})
+
+    def footer(self) -> bytes:
+        return line_of(self.tally.footer())
+
+
+def line_of(value: Mapping[str, Any]) -> bytes:
+    """Return a line: canonical JSON, its separators escaped, with the line feed."""
+    return _escaped(canonical_bytes(dict(value))) + b"\n"
+
+
+def entry_line(entry: PortableEntry, payload: bytes | None) -> bytes:
+    """Return an entry's line.
+
+    Parameters
+    ----------
+    payload
+        The payload's canonical bytes; None for one that has no canonical form, which then stands as a text.
+    """
+    # In the order of sorted keys; written out because it is done once or twice for every entry of a file.
+    value: dict[str, Any] = {
+        "context_visibility": entry.context_visibility,
+        "created_at": entry.created_at,
+        "entry_hash": entry.entry_hash,
+        "external_id": entry.external_id,
+        "external_source": entry.external_source,
+        "id": entry.id,
+        "kind": entry.kind,
+        "observed_at": entry.observed_at,
+        "parent_entry_id": entry.parent_entry_id,
+    }
+    if payload is not None:
+        value["payload"] = orjson.Fragment(payload)
+    value["payload_hash"] = entry.payload_hash
+    if payload is None:
         value["payload_text"] = entry.payload_text
-    return _line(value)
+    value["semantic_schema_version"] = entry.semantic_schema_version
+    value["sequence"] = entry.sequence
+    value["session_id"] = entry.session_id
+    value["state_digest"] = entry.state_digest
+    value["type"] = ENTRY_TYPE
+    value["unknown_detail"] = entry.unknown_detail
+    value["unknown_path"] = entry.unknown_path
+    value["unknown_reason"] = entry.unknown_reason
+    return _escaped(orjson.dumps(value)) + b"\n"
 
 
-def _is_canonical(text: str) -> bool:
-    # Read at the depth at which it will stand in its line.
+def _escaped(line: bytes) -> bytes:
+    """Return JSON with the separators that stand raw in it escaped; outside of strings there are none."""
+    if not line.isascii():
+        for raw, escape in _SEPARATORS:
+            if raw in line:
+                line = line.replace(raw, escape)
+    return line
+
+
+def _canonical_payload(text: str) -> bytes | None:
+    """Return a payload's bytes if they are what canonical JSON makes of its value, else None."""
+    encoded = text.encode()
+    # What a reader does first with a line. Where that is exact, nothing slower is needed.
+    if encoded.count(b"[") + encoded.count(b"{") < _SAFE_DEPTH and _rewritten(encoded) == encoded:
+        return encoded
+    # At the depth at which it will stand in its line.
     wrapped = f'{{"payload":{text}}}'
     try:
-        return canonical_text(parse_json(wrapped)) == wrapped
+        return encoded if canonical_text(parse_json(wrapped)) == wrapped else None
     except NotCanonical:
-        return False
+        return None
 
 
-def _parse(line: bytes, number: int) -> dict[str, Any]:
-    if len(line) > MAX_LINE_BYTES:
-        raise _invalid(number, "line_too_long", f"a line has more than {MAX_LINE_BYTES} bytes")
-    if not line.endswith(b"\n"):
-        raise _invalid(number, "cut_short", "its last line does not end")
+def _rewritten(encoded: bytes) -> bytes | None:
     try:
-        value = parse_json(line)
-    except NotCanonical as error:
-        raise _invalid(number, "not_json", error.message) from error
-    if not isinstance(value, dict):
-        raise _invalid(number, "not_an_object", "the line is not an object")
-    return value
+        return orjson.dumps(orjson.loads(encoded), option=_SORTED)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return None
 
 
-def _header(value: dict[str, Any], number: int) -> Header:
-    if value.get("type") != HEADER_TYPE:
-        raise _invalid(number, "no_header", f"the first line is not a header of type {HEADER_TYPE}")
-    version = value.get("format_version")
-    if type(version) is not int or version != FORMAT_VERSION:
-        raise TranscriptInvalid(
-            f"The file has format version {version!r:.40}; this Bridge reads {FORMAT_VERSION}. Nothing was taken in.",
-            details={"line": number, "reason": "unsupported_version", "found": version, "supported": [FORMAT_VERSION]},
-        )
-    session, labels, exported_at = value.get("session"), value.get("labels"), value.get("exported_at")
-    has_ids = isinstance(session, dict) and all(
-        isinstance(session.get(name), str) for name in ("id", "active_entry_id")
-    )
-    has_labels = isinstance(labels, dict) and all(isinstance(target, str) for target in labels.values())
-    if not has_ids or not has_labels or not isinstance(exported_at, str):
-        raise _invalid(number, "bad_header", "the header lacks a field")
-    return Header(session=session or {}, labels=labels or {}, exported_at=exported_at)
-
-
-def _entry(value: dict[str, Any], number: int) -> PortableEntry:
-    known = {*_PLAIN_FIELDS, "type", "payload", "payload_text"}
-    if set(value) - known or not set(_PLAIN_FIELDS) <= set(value) or ("payload" in value) == ("payload_text" in value):
-        raise _invalid(number, "bad_entry", "its fields are not those of an entry")
-    for name in _PLAIN_FIELDS:
-        wanted = int if name in _NUMBERS else str
-        if type(value[name]) is not wanted and not (value[name] is None and name in _OPTIONAL):
-            raise _invalid(number, "bad_entry", f"its {name} is of another type")
-    if (value["state_digest"] is None) == (value["unknown_reason"] is None):
-        raise _invalid(number, "bad_entry", "its stamp is neither a state nor unknown")
-    text = canonical_text(value["payload"]) if "payload" in value else value["payload_text"]
-    if not isinstance(text, str):
-        raise _invalid(number, "bad_entry", "its payload_text is no text")
-    return PortableEntry(**{name: value[name] for name in _PLAIN_FIELDS}, payload_text=text)
-
-
-def _check_hashes(entry: PortableEntry, hashes: dict[str, str], number: int) -> None:
-    """Check an entry against its own hashes, under the hash of its parent as it was recomputed; keep its own."""
-    if entry.id in hashes:
-        raise _invalid(number, "duplicate_entry", f"{entry.id} occurs twice")
-    parent = None if entry.parent_entry_id is None else hashes.get(entry.parent_entry_id)
-    if entry.parent_entry_id is not None and parent is None:
-        raise _invalid(number, "parent_missing", f"the parent {entry.parent_entry_id:.80} does not come before it")
-    computed = entry_hash(
-        parent_entry_hash=parent,
-        entry_id=entry.id,
-        kind=entry.kind,
-        semantic_schema_version=entry.semantic_schema_version,
-        payload_hash=digest_hex(entry.payload_text.encode()),
-        context_visibility=entry.context_visibility,
-        stamp=entry.stamp(),
-        external_id=entry.external_id,
-        created_at=entry.created_at,
-    )
-    if entry.payload_hash != digest_hex(entry.payload_text.encode()):
-        raise _invalid(number, "payload_altered", f"the payload of {entry.id} is not the one that was hashed")
-    if computed != entry.entry_hash:
-        raise _invalid(
-            number, "entry_altered", f"the hash of {entry.id} does not follow from its fields and its parent"
-        )
-    if entry.parent_entry_id is None:
-        _check_origin(entry, hashes, number)
-    hashes[entry.id] = computed
-
-
-def _check_origin(root: PortableEntry, hashes: dict[str, str], number: int) -> None:
-    """Check that a fork's root names an entry that came before it, under its hash."""
-    try:
-        payload = parse_json(root.payload_text)
-    except NotCanonical as error:
-        raise _invalid(number, "bad_entry", f"the root {root.id} has a payload that cannot be read") from error
-    origin = payload.get("forked_from") if isinstance(payload, dict) else None
-    if origin is None:
-        return
-    if not isinstance(origin, dict) or hashes.get(str(origin.get("entry_id"))) != origin.get("entry_hash"):
-        raise _invalid(number, "origin_missing", f"what {root.id} was forked from does not come before it")
-
-
-def _check_footer(value: dict[str, Any], count: int, digest: str, number: int) -> None:
-    if value.get("entries") != count:
-        raise _invalid(
-            number, "entries_missing", f"{value.get('entries')!r:.40} entries are announced, {count} are there"
-        )
-    if value.get("digest") != digest:
-        raise _invalid(number, "digest_differs", "the entry lines are not those that were written")
-
-
-def _invalid(number: int, reason: str, message: str) -> TranscriptInvalid:
-    return TranscriptInvalid(
-        f"Line {number} of the session file: {message}. Nothing was taken in.",
-        details={"line": number, "reason": reason},
-    )
+#: Brackets below which no nesting can be too deep.
+_SAFE_DEPTH: Final = 190

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Table, bindparam, delete, insert, select, tuple_, update
+from sqlalchemy import Connection, Row, Table, bindparam, delete, func, insert, select, tuple_, update
 
 from bridge.foundation.canonical import canonical_text, parse_json
 from bridge.foundation.hashing import digest_hex
+from bridge.foundation.texts import is_storable
 from bridge.git.contentstore import KeptObject
 from bridge.git.manifest import CLEAN_DIRTY_HASH, Manifest, ManifestMalformed, ManifestRow, decode_page
 from bridge.git.observe import Observation
@@ -108,6 +109,8 @@ def update_workspace(tx: Transaction, workspace_id: str, moment: str, **changes:
 
 
 def find_workspace(connection: Connection, workspace_id: str) -> Workspace | None:
+    if not is_storable(workspace_id):
+        return None
     row = connection.execute(select(*_COLUMNS).where(_W.id == workspace_id)).first()
     return None if row is None else _workspace(row)
 
@@ -260,6 +263,61 @@ def load_manifest(connection: Connection, dirty_hash: str) -> Manifest | None:
     if manifest.dirty_hash != dirty_hash:
         raise _damaged_manifest(dirty_hash)
     return manifest
+
+
+def state_text(connection: Connection, state_digest: str) -> tuple[str, str] | None:
+    """Return the dirty hash and the text of a stored state as they are; None if it is not there."""
+    query = select(repository_states.c.dirty_hash, repository_states.c.state).where(
+        repository_states.c.state_digest == state_digest
+    )
+    row = connection.execute(query).first()
+    return None if row is None else (row[0], row[1])
+
+
+def page_index_text(connection: Connection, dirty_hash: str) -> str | None:
+    """Return the text that lists the pages of a stored manifest; None if it is clean or came without paths."""
+    query = select(manifests.c.page_index).where(manifests.c.dirty_hash == dirty_hash)
+    found: str | None = connection.execute(query).scalar_one_or_none()
+    return found
+
+
+def page_size(connection: Connection, page_digest: str) -> int:
+    """Return the length of a stored page of a manifest in bytes, -1 if it is not there."""
+    query = select(func.length(manifest_pages.c.body)).where(manifest_pages.c.page_digest == page_digest)
+    found: int | None = connection.execute(query).scalar_one_or_none()
+    return -1 if found is None else found
+
+
+def page_body(connection: Connection, page_digest: str) -> bytes:
+    """Return the body of a page of a manifest that is stored."""
+    query = select(manifest_pages.c.body).where(manifest_pages.c.page_digest == page_digest)
+    return bytes(connection.execute(query).scalar_one())
+
+
+def import_page(tx: Transaction, page_digest: str, body: bytes) -> None:
+    """Store a page that was checked against its digest, unless it is there."""
+    if not _known(tx.connection, manifest_pages, "page_digest", [page_digest]):
+        tx.run(_INSERT_PAGE, page_digest, body)
+
+
+def import_manifest(tx: Transaction, dirty_hash: str, page_index: str, moment: str) -> None:
+    """Store which pages make up a manifest, unless it is there; they must be stored already.
+
+    Raises
+    ------
+    StateDamaged
+        If the pages do not give the hash.
+    """
+    if _known(tx.connection, manifests, "dirty_hash", [dirty_hash]):
+        return
+    tx.run(_INSERT_MANIFEST, dirty_hash, moment, page_index)
+    load_manifest(tx.connection, dirty_hash)
+
+
+def import_state(tx: Transaction, state_digest: str, text: str, moment: str) -> None:
+    """Store a state that was checked against its digest, unless it is there."""
+    if _HAS_STATE.run(tx.connection, state_digest).fetchone() is None:
+        tx.run(_INSERT_STATE, state_digest, parse_json(text)["dirty_hash"], moment, text)
 
 
 class PageReader:

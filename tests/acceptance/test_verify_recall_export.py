@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from io import BytesIO
 
 import pytest
 
-from bridge.transcripts.portable import read_lines
+from bridge.transcripts.portable_reading import check
 
 
 @pytest.fixture
@@ -58,8 +59,9 @@ def test_recall_takes_any_text(bridge_cli, session):
 
 
 def test_export_to_stdout_and_to_a_file(bridge_cli, session):
-    lines = bridge_cli("export", session).ok().stdout_bytes.splitlines(keepends=True)
-    assert len(read_lines(lines).entries) == 3
+    data = bridge_cli("export", session).ok().stdout_bytes
+    lines = data.splitlines(keepends=True)
+    assert check(BytesIO(data)).tally.entries == 3
     told = bridge_cli("export", session, "--format", "jsonl", "-o", "talk.jsonl", "--json").ok().json()
     assert (told["entries"], told["session_id"]) == (3, session)
     written = (bridge_cli.directory / "talk.jsonl").read_bytes()

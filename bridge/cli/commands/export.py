@@ -1,17 +1,14 @@
-"""``bridge export``: a session as a portable file."""
+"""``bridge export``: a session as a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from bridge.cli.command import command
 from bridge.cli.context import Cli
-from bridge.cli.errors import OutputFailed, UsageInvalid
+from bridge.cli.errors import UsageInvalid
 
 
 @command()
@@ -19,47 +16,43 @@ def export(
     cli: Cli,
     session: Annotated[str | None, typer.Argument(help="Session, as id, tail or label. Default: @.")] = None,
     *,
-    format_: Annotated[Literal["jsonl"], typer.Option("--format", help="Form of the file.")] = "jsonl",
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", help="File to write; it must not exist. Default: stdout.")
-    ] = None,
+    format_: Annotated[Literal["jsonl", "markdown", "html"], typer.Option("--format", help="Form of the file.")] = (
+        "jsonl"
+    ),
+    scope: Annotated[
+        Literal["forest", "active"], typer.Option("--scope", help="All branches, or the active path alone.")
+    ] = "forest",
+    hidden: Annotated[bool, typer.Option("--hidden", help="Show hidden entries as well; see below.")] = False,
+    output: Annotated[str | None, typer.Option("--output", "-o", help="File to write; - or none means stdout.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> int:
-    """Write a session as a portable file
+    """Write a session as a file
 
-    jsonl: one line for the session, one for each entry of all its branches as it was stored, one with their digest.
-    Of a fork the path that it shares with its origin comes first. Hidden entries are part of it; look through it
-    before you pass it on. With --json and --output, what was written is told on stdout.
+    jsonl is for programs, and what bridge import takes: a header, one line for each entry as it was stored, with the
+    repository states that entries name, and a footer with their digest. markdown and html are for people; the HTML
+    is one file that needs nothing else.
+
+    A fork comes with the path that it shares with its origin. A forest as jsonl always holds hidden entries: without
+    them no hash could be recomputed. Elsewhere they are left out unless --hidden is given; the active path as jsonl
+    can then be read but not imported. Look through a file before you pass it on.
+
+    The file appears under its name when it is complete. With --json and --output, what was written is told on stdout.
     """
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.exporting import export_session
+    from bridge.control.exporting import ExportRequest, export_session
 
-    with open_existing(cli) as controller:
-        if output is None:
-            export_session(controller, standpoint_of(cli), session, cli.output.write)
-            return 0
-        path = cli.directory / output
-        with _new_file(path) as write:
-            done = export_session(controller, standpoint_of(cli), session, write)
-    cli.output.emit({**done.to_json(), "path": path, "format": format_}, None)
+    request = ExportRequest(session=session, format=format_, scope=scope, hidden=hidden)
+    if output in (None, "-"):
+        if force:
+            raise UsageInvalid("--force replaces a file: name one with --output.")
+        with open_existing(cli) as controller:
+            export_session(controller, standpoint_of(cli), request, cli.output.write)
+        return 0
+    from bridge.cli.outputfile import whole_file
+
+    path = cli.directory / str(output)
+    with open_existing(cli) as controller, whole_file(path, force=force) as write:
+        done = export_session(controller, standpoint_of(cli), request, write)
+    cli.output.emit({**done.to_json(), "path": path, "format": format_, "scope": scope}, None)
     cli.output.status(f"wrote {done.entries} entries of {done.session_id} to {path}")
     return 0
-
-
-@contextmanager
-def _new_file(path: Path) -> Iterator[Callable[[bytes], object]]:
-    """Open a file that must not exist yet; it is removed again if what is to fill it fails."""
-    try:
-        file = path.open("xb")
-    except FileExistsError as error:
-        raise UsageInvalid(f"--output: {str(path)!r} exists already. Nothing was written.") from error
-    except OSError as error:
-        raise OutputFailed(f"{str(path)!r} cannot be written: {error.strerror}.") from error
-    try:
-        with file:
-            yield file.write
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        raise OutputFailed(f"{str(path)!r} could not be written: {error.strerror}. It was removed again.") from error
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise

@@ -9,6 +9,7 @@ from bridge.storage.tables.base import metadata
 from bridge.storage.tables.clients import clients
 from bridge.storage.tables.control import agent_tokens, attempts, controllers, delegations, plans, submissions
 from bridge.storage.tables.conversations import (
+    blobs,
     branch_cursors,
     entry_labels,
     legacy_events,
@@ -38,6 +39,7 @@ __all__ = [
     "agents",
     "attempts",
     "audit_events",
+    "blobs",
     "branch_cursors",
     "clients",
     "controllers",

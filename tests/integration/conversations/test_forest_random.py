@@ -121,7 +121,7 @@ def test_every_path_is_what_its_parent_links_say(forest, steps):
             assert path == [model.entries[one] for one in way]
             for first in (1, 3):
                 pages = list(paths.entry_pages(connection, leaf, first=first, largest=4))
-                assert [entry for page in pages for entry in page] == path[::-1]
+                assert [entry.with_text(entry.shown_text) for page in pages for entry in page] == path[::-1]
             upwards, at = [], leaf
             while at is not None:
                 (entry,) = paths.ancestors(connection, at, limit=1)
@@ -134,6 +134,17 @@ def test_every_path_is_what_its_parent_links_say(forest, steps):
             # Nothing of the origin that was said after the fork.
             shared = [one for one in active if split_entry_id(one)[0] != session]
             assert shared == list(model.origin_way(session))
+            for one in model.entries:
+                assert paths.lies_on_active_path(connection, session, one) == (one in active)
+                assert paths.lies_on_shared_path(connection, session, one) == (one in shared)
+            sessions = {split_entry_id(one)[0] for one in active} | {session}
+            for root in (entry_id(other, 0) for other in model.heads):
+                is_origin = any(
+                    origin.session_id == split_entry_id(root)[0] for origin in paths.origins_of(connection, session)
+                )
+                assert paths.lies_on_active_path(connection, session, root) == (
+                    is_origin or split_entry_id(root)[0] in sessions
+                )
 
 
 @FEW

@@ -1,0 +1,1 @@
+"""What passing sessions on asks of the forest."""
