@@ -9,16 +9,16 @@ Exit statuses are unique per class. 0, 1 and 2 are taken (done, the check found 
 and 127 for themselves and 128 to 192 for the signal that ended a program, so statuses go on at 193; 255 is what
 ``ssh`` says. To keep packages from colliding, each draws from ranges of its own:
 
-=============  ================     =============  ================
+=============  ================     =============  ========================
 foundation     3–9                  agents         76–81
 semantics      10–15                storage        16–25, 82–85, 193–197
-git            26–40                control        86–109, 203–211
+git            26–40                control        86–109, 203–211, 214–215
 process        41–45                adapters       110–114, 216–222
 conversations  46–65, 198–202       rpc            115–117, 223–232
 workspaces     66–75                cli            118–121, 233–237
 integrity      122–123, 238–241     recall         242–245
 lineage        124, 246–248         transcripts    125, 249–254
-web            212–215
+web            212–213
 =============  ================     =============  ================
 
 When a package has more conditions than numbers, the classes of one family (a base class with a status) share
