@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -51,13 +51,18 @@ async def agent(
     """An agent that has its tools."""
     variables = dict(environment) if environment is not None else environment_of(token)
     parameters = StdioServerParameters(command=sys.executable, args=["-P", "-c", MAIN, "mcp"], env=variables)
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+    with subprocess_silence() as nowhere:
         try:
             async with Client(stdio_client(parameters, errlog=nowhere), mode=mode) as client:
                 yield client
         except BaseExceptionGroup as group:
             # The client's task groups wrap what a test expects.
             raise _sole(group) from group
+
+
+def subprocess_silence() -> IO[str]:
+    """Where what ``bridge mcp`` says on stderr goes."""
+    return Path(os.devnull).open("w", encoding="utf-8")
 
 
 def _sole(error: BaseException) -> BaseException:

@@ -54,6 +54,8 @@ RESIDENT = frozenset(
         "goto",
         "label",
         "log",
+        "note",
+        "notes",
         "recall",
         "result",
         "root",
@@ -68,6 +70,7 @@ RESIDENT = frozenset(
         "task path",
         "task show",
         "tree",
+        "wake",
     }
 )
 
@@ -98,6 +101,9 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("back", "Go back to the entry before the head; no file is touched", "goto:back"),
     CommandSpec("label", "Name an entry, or take a name from it", "label:label"),
     CommandSpec("fork", "Start a session that goes on from an entry of another one", "fork:fork"),
+    CommandSpec("wake", "Start a session that continues the one before it", "wake:wake"),
+    CommandSpec("note", "Leave a note in a session", "note:note"),
+    CommandSpec("notes", "List the notes of a session, and of those it continues", "note:notes"),
     CommandSpec("context", "Print the context that a session's active path restores", "context:context"),
     CommandSpec("status", "Compare the files with the last entry of each session", "status:status"),
     CommandSpec("diff", "Show which paths differ between an entry's stamp and now", "diff:diff"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from bridge.control import errors as control
+from bridge.conversations.errors import InvalidSession
 from bridge.foundation.errors import NotCanonical
+from bridge.lineage.errors import LineageCycle
 from bridge.rpc import calls_agent, results
 from bridge.rpc.method import REFERENCE_ERRORS, Method, Mode
 from bridge.rpc.roles import EVERYONE, WORKERS
-from bridge.semantics.errors import InvalidOutputSchema, UnsupportedSemanticVersion
+from bridge.semantics.errors import InvalidOutputSchema, InvalidPayload, UnsupportedSemanticVersion
 
 AGENT_TABLE: Final = (
     Method(
@@ -46,6 +48,36 @@ AGENT_TABLE: Final = (
             InvalidOutputSchema,
             NotCanonical,
         ),
+        Mode.CHANGE,
+    ),
+    Method(
+        "notes/add",
+        "Leave a note in a session",
+        calls_agent.AddNoteParams,
+        results.NOTE,
+        calls_agent.notes_add,
+        WORKERS,
+        (*REFERENCE_ERRORS, InvalidPayload, NotCanonical),
+        Mode.CHANGE,
+    ),
+    Method(
+        "notes/read",
+        "Return the notes of a session, and of those that it continues, oldest first",
+        calls_agent.ReadNotesParams,
+        results.NOTES,
+        calls_agent.notes_read,
+        EVERYONE,
+        (*REFERENCE_ERRORS, UnsupportedSemanticVersion),
+        Mode.READ,
+    ),
+    Method(
+        "sessions/wake",
+        "Start a session that continues the one before it, or say what matters on going on with one",
+        calls_agent.WakeParams,
+        results.WOKEN,
+        calls_agent.sessions_wake,
+        WORKERS,
+        (*REFERENCE_ERRORS, InvalidSession, LineageCycle, UnsupportedSemanticVersion),
         Mode.CHANGE,
     ),
 )

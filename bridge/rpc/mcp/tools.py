@@ -152,9 +152,43 @@ def _waited(result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _notes(arguments: dict[str, Any]) -> dict[str, Any]:
+    of = arguments.pop("session_id", None)
+    return {**arguments, "of": of}
+
+
 _DELEGATION: Final = {"id": _TEXT, "name": _OPTIONAL, "status": _TEXT, "role": _TEXT, "harness": _TEXT}
 
 _TABLE: Final = (
+    Tool(
+        "wake",
+        "Begin here: what the session before left, what changed since, what still runs.",
+        "sessions/wake",
+        result=results.WOKEN,
+    ),
+    Tool(
+        "note",
+        "Leave a note that outlives this conversation.",
+        "notes/add",
+        takes=("text", "recipient", "type"),
+        result=results.NOTE,
+    ),
+    Tool(
+        "read_notes",
+        "Read the notes of this conversation, or of the one it continues.",
+        "notes/read",
+        takes=("include_previous", "limit"),
+        extra={
+            "session_id": {
+                "type": ["string", "null"],
+                "minLength": 1,
+                "maxLength": 200,
+                "description": "previous, or the id of one that it continues. Default: its own.",
+            }
+        },
+        arrange=_notes,
+        result=results.NOTES,
+    ),
     Tool(
         "divergence",
         "Compare the files now with the last entry of this conversation.",

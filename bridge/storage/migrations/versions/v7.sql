@@ -16,6 +16,8 @@ CREATE TABLE agents (
 
 CREATE INDEX ix_session_entries_other_versions ON session_entries (semantic_schema_version, session_id) WHERE semantic_schema_version <> 2
 
+CREATE INDEX ix_session_entries_notes ON session_entries (session_id, sequence) WHERE kind = 'note'
+
 CREATE INDEX ix_agents_parent_agent_id ON agents (parent_agent_id)
 
 CREATE INDEX ix_agents_session_id ON agents (session_id)
