@@ -145,6 +145,10 @@ class Resident:
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()
+        # The state directory goes with the test; a socket that had to lie elsewhere would stay.
+        info = self.endpoint.read_info()
+        if info is not None and info["pid"] == self.pid:
+            Path(info["socket"]).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -99,12 +99,43 @@ def run_checks(cli: Cli) -> list[Check]:
         check_encoding(),
         check_configuration(cli),
     ]
+    # A broken configuration was told just before; without it nobody knows which harnesses there are.
+    with contextlib.suppress(InvalidConfiguration):
+        checks.append(check_harnesses(cli))
     # Without a usable BRIDGE_HOME there is no directory to look at; the check before has said so.
     with contextlib.suppress(InvalidConfiguration):
         checks.extend(check_state_directory(state_directory(cli.environment)))
         checks.extend(check_store(cli))
         checks.append(check_controller(cli))
     return checks
+
+
+def check_harnesses(cli: Cli) -> Check:
+    """Check which harnesses can be talked to; one that the configuration names should be there."""
+    # Reached through the adapters' own list, which costs what the process layer costs to import.
+    from bridge.adapters.talkers import SCRIPTED, talkers
+
+    settings = cli.settings
+    found = talkers(settings.harness, state=settings.home, search_path=cli.environment.get("PATH", os.defpath))
+    facts = {
+        "harnesses": [
+            {
+                "name": item.name,
+                "command": list(item.command),
+                "program": None if item.program is None else str(item.program),
+                "configured": item.is_configured,
+            }
+            for item in found
+        ]
+    }
+    missing = [item for item in found if item.is_configured and item.program is None]
+    if missing:
+        names = ", ".join(f"{item.name} ({item.command[0]})" for item in missing)
+        hint = f"Install it, or mend its command in {CONFIG_FILE}."
+        return Check("harnesses", "warning", f"The program of a configured harness is missing: {names}.", hint, facts)
+    installed = [item.name for item in found if item.program is not None and item.name != SCRIPTED]
+    told = ", ".join(installed) if installed else "none installed"
+    return Check("harnesses", "ok", f"to talk to: {told}; {SCRIPTED} needs no model", facts=facts)
 
 
 def check_python() -> Check:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -53,7 +52,7 @@ def run_here(words: Sequence[str], environment: Mapping[str, str], told: str | N
         stdin=getattr(sys.stdin, "buffer", None),
     )
     status = run_line(words, surroundings)
-    if mode is ControllerMode.START and told != remote.REFUSED:
+    if mode is ControllerMode.START and told is None:
         _start(environment, output)
     return status
 
@@ -96,7 +95,7 @@ def _start(environment: Mapping[str, str], output: Output) -> None:
 
     try:
         settings = load_settings(environment)
-        if settings.home.is_dir() and not os.path.exists(_endpoint(settings).socket_path):  # noqa: PTH110 - its paths
+        if settings.home.is_dir():
             start_in_background(_endpoint(settings), environment)
     except BridgeError as error:
         output.warn(f"no controller could be started: {error.message}", code=error.code)

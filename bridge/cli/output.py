@@ -213,6 +213,16 @@ class Output:
         except OSError as error:
             raise self._failure(error) from error
 
+    def stream(self, text: str) -> None:
+        """Print a piece of a text for people as it comes, its control characters escaped; nothing with ``--json``."""
+        if not self.as_json:
+            self._write_text(printable(text))
+
+    def style(self, sequence: str) -> None:
+        """Change the look of what follows, on a terminal only; the sequence is the command's own, never recorded."""
+        if self.stdout_is_terminal and not self.as_json:
+            self._write_text(sequence)
+
     def _write_text(self, text: str) -> None:
         stream = self._require_stdout()
         try:

@@ -51,6 +51,7 @@ RESIDENT = frozenset(
         "branches",
         "context",
         "diff",
+        "fork",
         "goto",
         "label",
         "log",
@@ -108,6 +109,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("status", "Compare the files with the last entry of each session", "status:status"),
     CommandSpec("diff", "Show which paths differ between an entry's stamp and now", "diff:diff"),
     CommandSpec("files", "Put the files behind an entry's stamp into a new worktree", "files:files"),
+    CommandSpec("chat", "Talk to an agent", "chat:chat"),
     CommandSpec("run", "Run the workers of a plan file, each in a worktree of its own", "run:run"),
     GroupSpec(
         "task",

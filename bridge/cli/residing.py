@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+import socket
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,9 @@ from bridge.rpc.holding import Hold
 from bridge.rpc.mcp.door import ROLE, AgentDoor, prepare
 from bridge.rpc.residency import Residency
 from bridge.rpc.server import End, Server
+from bridge.web.binding import Binding
+from bridge.web.serving import serve_http
+from bridge.web.using import Use
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _log = structlog.get_logger(__name__)
@@ -68,12 +72,20 @@ def _mark(path: Path) -> tuple[int, int, int] | None:
 
 
 def reside(
-    cli: Cli, hold: Hold, *, build: str, idle_seconds: float | None, ready: Callable[[], None]
+    cli: Cli,
+    hold: Hold,
+    *,
+    build: str,
+    idle_seconds: float | None,
+    http: tuple[Binding, socket.socket] | None = None,
+    ready: Callable[[], None],
 ) -> tuple[End, bool]:
     """Be the controller until told to end or idle for long enough.
 
     Parameters
     ----------
+    http
+        Where to answer over HTTP too, and the socket that listens there; None for nowhere.
     ready
         Called when clients are answered.
 
@@ -82,27 +94,15 @@ def reside(
     tuple
         Why it ended, and whether nothing was left running in this process.
     """
-    settings, clock = cli.settings, cli.clock
-    freshness = Freshness(settings, build)
+    freshness = Freshness(cli.settings, build)
     with ExitStack() as stack:
         stack.callback(hold.release)
-        observers: list[CachedObserver] = []
-
-        def observer(digests: DigestCache) -> CachedObserver:
-            made = CachedObserver(clock, settings.git_timeout_seconds, state_directory=settings.home, digests=digests)
-            observers.append(made)
-            return made
-
-        controller = Controller(
-            settings, clock=clock, environment=cli.environment, tell=tell_listener, observer=observer
-        )
-        for made in observers:
-            stack.callback(made.close)
-        stack.callback(controller.close)
+        controller = _controller(cli, stack)
         commands = ResidentCommands(controller, cli.environment, freshness.settings_changed)
         residency = Residency(controller, build=build, run_command=commands)
         listener = hold.listen(cli.environment)
         hold.announce({"build": build, "started_at": controller.now()})
+        use = Use()
         server = Server(
             residency,
             hold,
@@ -110,7 +110,9 @@ def reside(
             doors={ROLE: AgentDoor(controller)},
             is_outdated=freshness.is_outdated,
             end_work=partial(end_resident, controller),
+            is_used_elsewhere=lambda: use.is_lasting,
         )
+        use.touch = server.touch
         helper = ThreadPoolExecutor(1, thread_name_prefix="start")
 
         def begin() -> None:
@@ -119,10 +121,9 @@ def reside(
             helper.submit(prepare, controller)
 
         async def main() -> End:
-            loop = asyncio.get_running_loop()
-            for number in _SIGNALS:
-                loop.add_signal_handler(number, server.end)
-            return await server.serve(listener, ready=begin)
+            _end_on_signals(server)
+            async with _door(controller, http, use, server.end):
+                return await server.serve(listener, ready=begin)
 
         why = anyio.run(main)
         helper.shutdown(wait=True, cancel_futures=True)
@@ -130,6 +131,50 @@ def reside(
         is_clean = not server.is_at_work
     _log.info("the controller ended", action="controller_ended", why=str(why), pid=os.getpid())
     return why, is_clean
+
+
+def _controller(cli: Cli, stack: ExitStack) -> Controller:
+    """Return a controller whose observer watches; the stack closes both."""
+    settings, clock = cli.settings, cli.clock
+    observers: list[CachedObserver] = []
+
+    def observer(digests: DigestCache) -> CachedObserver:
+        made = CachedObserver(clock, settings.git_timeout_seconds, state_directory=settings.home, digests=digests)
+        observers.append(made)
+        return made
+
+    controller = Controller(settings, clock=clock, environment=cli.environment, tell=tell_listener, observer=observer)
+    for made in observers:
+        stack.callback(made.close)
+    stack.callback(controller.close)
+    return controller
+
+
+def _end_on_signals(server: Server) -> None:
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, server.end)
+
+
+@asynccontextmanager
+async def _door(
+    controller: Controller, http: tuple[Binding, socket.socket] | None, use: Use, end: Callable[[], None]
+) -> AsyncIterator[None]:
+    """Answer over HTTP meanwhile, where that was asked for."""
+    if http is None:
+        yield
+        return
+    binding, listener = http
+    answering = asyncio.get_running_loop().create_task(serve_http(controller, binding, listener=listener, use=use))
+    # A door that falls shut is no reason to go on as if it were open.
+    answering.add_done_callback(lambda _: end())
+    try:
+        yield
+    finally:
+        answering.cancel()
+        await asyncio.wait([answering])
+        if not answering.cancelled() and answering.exception() is not None:
+            _log.error("the door over HTTP failed", action="http_failed", error=repr(answering.exception()))
 
 
 def _catch_up(controller: Controller) -> None:

@@ -17,13 +17,11 @@ from bridge.conversations.forest import require_session
 from bridge.conversations.models import Cursor, Entry, Label, ListedEntry, Session
 from bridge.conversations.paths import (
     ForkOrigin,
-    active_path,
     fork_origin,
     lies_on_active_path,
     lies_on_shared_path,
 )
 from bridge.conversations.placing import turn_of
-from bridge.conversations.projection import Projection, project
 from bridge.conversations.references import require_entry
 from bridge.conversations.store import (
     list_children,
@@ -117,21 +115,6 @@ class SessionPage:
 
     sessions: tuple[Session, ...]
     has_more: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredContext:
-    """What an agent gets when it goes on with a session."""
-
-    session: Session
-    projection: Projection
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "session_id": self.session.id,
-            "active_entry_id": self.session.active_entry_id,
-            **self.projection.to_json(),
-        }
 
 
 def sessions_here(
@@ -327,21 +310,6 @@ def _turn_of(connection: Connection, entry: Entry) -> str | None:
         return turn_of(connection, entry.id)
     except (SessionQuarantined, PathBroken, EntryNotFound):
         return None
-
-
-def read_context(controller: Controller, standpoint: Standpoint, session: str | None) -> RestoredContext:
-    """Return the context that a session's active path restores.
-
-    Raises
-    ------
-    UnsupportedSemanticVersion
-        If the path holds an entry that this Bridge does not read.
-    SessionNotFound, AmbiguousReference, InvalidReference, PathBroken
-        As :func:`read_log`.
-    """
-    with controller.store.read() as connection:
-        found = require_session(connection, find_session(connection, standpoint, session))
-        return RestoredContext(found, project(active_path(connection, found.id)))
 
 
 def labels_of(connection: Connection, session_ids: Iterable[str]) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -70,9 +71,10 @@ def session_snapshot(
     """
     with controller.store.read() as connection:
         found = require_session(connection, find_session(connection, standpoint, session))
-        # The synthetic root is collapsed here as everywhere.
+        # The synthetic root, of sequence 0, is collapsed here as everywhere.
         start = max(0, found.next_sequence - 1 - limit if after is None else after)
-        page = list(islice(iterate_listed(connection, found.id, after_sequence=start), limit + 1))
+        with closing(iterate_listed(connection, found.id, after_sequence=start)) as rows:
+            page = list(islice(rows, limit + 1))
         return Snapshot(
             session=found,
             entries=tuple(page[:limit]),

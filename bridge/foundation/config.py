@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ DATABASE_VARIABLE = "BRIDGE_DATABASE_URL"
 CONTROLLER_VARIABLE = "BRIDGE_CONTROLLER"
 CONFIG_FILE = "config.toml"
 DATABASE_FILE = "bridge.db"
+#: What a harness may be called: it stands in commands, paths and entries.
+HARNESS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+#: What ``capabilities`` of a harness may list.
+HARNESS_CAPABILITIES = ("resume", "load", "mcp", "fs", "terminal")
 #: Bytes of file contents that are kept for one stamp, unless ``snapshot_limit_bytes`` says otherwise (64 MiB).
 DEFAULT_SNAPSHOT_LIMIT_BYTES = 64 * 1024 * 1024
 #: How old the last word of a session may be to be handed on to the next one, unless ``spark_hours`` says otherwise.
@@ -50,6 +55,25 @@ class ControllerMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class HarnessSettings:
+    """A harness of one's own: a program that speaks the Agent Client Protocol.
+
+    Parameters
+    ----------
+    command
+        Program and arguments.
+    env
+        Variables it gets besides what it inherits.
+    capabilities
+        Those that are used if it has them; None leaves that to Bridge.
+    """
+
+    command: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    capabilities: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What every part of Bridge may need to know about its surroundings.
 
@@ -74,6 +98,10 @@ class Settings:
         After how long without use a resident controller ends; 0 for never.
     spark_hours
         How old the last word of a session may be to be handed on to the next one; an older one is only mentioned.
+    harness
+        Harnesses by name: additional ones, and known ones with another command.
+    chat_harness
+        What ``bridge chat`` talks to where neither it nor the session names one.
     """
 
     home: Path
@@ -85,6 +113,13 @@ class Settings:
     controller: ControllerMode = ControllerMode.AUTO
     idle_timeout_seconds: float = DEFAULT_IDLE_TIMEOUT_SECONDS
     spark_hours: float = DEFAULT_SPARK_HOURS
+    harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
+    chat_harness: str | None = None
+
+    @property
+    def chats(self) -> Path:
+        """Where what agents of chats write to standard error is kept, and the history of the prompt."""
+        return self.home / "chats"
 
     @property
     def worktrees(self) -> Path:
@@ -216,11 +251,43 @@ def _bytes(value: object) -> int:
     return value
 
 
+def _harness_name(value: object) -> str:
+    if not isinstance(value, str) or HARNESS_NAME.fullmatch(value) is None:
+        raise ValueError("the name of a harness: letters, digits, hyphens and underscores")
+    return value
+
+
+def _harnesses(value: object) -> Mapping[str, HarnessSettings]:
+    if not isinstance(value, dict) or not value:
+        raise ValueError("a table of harnesses: [harness.NAME] with command, env, capabilities")
+    return {_harness_name(name): _harness(name, table) for name, table in value.items()}
+
+
+def _harness(name: str, table: object) -> HarnessSettings:
+    if not isinstance(table, dict) or set(table) - {"command", "env", "capabilities"}:
+        raise ValueError(f"a table with command, env and capabilities, and {name} is not")
+    command = table.get("command")
+    if not isinstance(command, list) or not command or not all(isinstance(word, str) and word for word in command):
+        raise ValueError(f"a table whose command is a list of strings, and that of {name} is not")
+    variables = table.get("env", {})
+    if not isinstance(variables, dict) or not all(isinstance(item, str) for item in variables.values()):
+        raise ValueError(f"a table whose env is a table of strings, and that of {name} is not")
+    capabilities = table.get("capabilities")
+    if capabilities is not None and (
+        not isinstance(capabilities, list) or not all(item in HARNESS_CAPABILITIES for item in capabilities)
+    ):
+        known = ", ".join(HARNESS_CAPABILITIES)
+        raise ValueError(f"a table whose capabilities are out of {known}, and those of {name} are not")
+    return HarnessSettings(tuple(command), variables, None if capabilities is None else frozenset(capabilities))
+
+
 #: The keys of ``config.toml``, each with what makes a value of it; it raises ValueError with what would be right.
 _CHECKS: dict[str, Callable[[object], Any]] = {
     "auto_upgrade": _switch,
+    "chat_harness": _harness_name,
     "controller": _controller_mode,
     "git_timeout_seconds": _seconds,
+    "harness": _harnesses,
     "idle_timeout_seconds": _seconds_or_zero,
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,

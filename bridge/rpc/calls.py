@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
 from bridge.control.comparing import status_of
+from bridge.control.context import MAX_BUDGET_TOKENS, MIN_BUDGET_TOKENS, build_context
 from bridge.control.controller import Controller
 from bridge.control.delegations.results import resolve_result
 from bridge.control.delegations.tasks import find_task, list_tasks, session_of, task_details
 from bridge.control.feed import Interest
-from bridge.control.reading import entry_of, read_context, read_log, session_details, session_page
+from bridge.control.reading import entry_of, read_log, session_details, session_page
 from bridge.control.recalling import DEFAULT_LIMIT, MAX_LIMIT, recall
 from bridge.control.sessions import (
     AppendRequest,
@@ -159,7 +160,7 @@ class AppendParams:
 
 
 def sessions_append(call: Call, params: AppendParams) -> dict[str, Any]:
-    _exactly_one(params, "payload", "text")
+    exactly_one(params, "payload", "text")
     if params.parent is not None and params.cursor is not None:
         raise _excluding("parent", "cursor")
     request = AppendRequest(
@@ -280,8 +281,28 @@ def sessions_tree(call: Call, params: TreeParams) -> dict[str, Any]:
     }
 
 
-def sessions_context(call: Call, params: OfSession) -> dict[str, Any]:
-    return read_context(call.controller, call.standpoint, params.session).to_json()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextParams(OfSession):
+    budget: int | None = param(
+        "At most so many tokens by Bridge's estimate; the newest that fits.",
+        default=None,
+        minimum=MIN_BUDGET_TOKENS,
+        maximum=MAX_BUDGET_TOKENS,
+    )
+    cold_start: bool = param("Whether a checkpoint stands for what lies before it.", default=True)
+    with_files: bool = param("Whether to look if the files have moved on.", default=True)
+
+
+def sessions_context(call: Call, params: ContextParams) -> dict[str, Any]:
+    found = build_context(
+        call.controller,
+        call.standpoint,
+        params.session,
+        budget=params.budget,
+        cold_start=params.cold_start,
+        with_files=params.with_files,
+    )
+    return {**found.to_json(), "text": found.text()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,7 +407,14 @@ def integrity_root(call: Call, params: OfSession) -> dict[str, Any]:
     return read_root(call.controller, call.standpoint, params.session).to_json()
 
 
-def _exactly_one(params: object, *names: str) -> None:
+def exactly_one(params: object, *names: str) -> None:
+    """Refuse params of which not exactly one of some is given.
+
+    Raises
+    ------
+    InvalidParams
+        If none or several are.
+    """
     if sum(getattr(params, name) is not None for name in names) != 1:
         fields = [{"path": f"/{name}", "message": f"give one of: {', '.join(names)}"} for name in names]
         raise InvalidParams(f"Give one of {' and '.join(names)}. Nothing was called.", details={"fields": fields})

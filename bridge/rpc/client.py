@@ -7,6 +7,7 @@ import os
 import selectors
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -89,7 +90,9 @@ class Client:
             peer.settimeout(timeout_seconds)
             peer.connect(path)
             greeting = {"bridge": 1, "build": build, "role": role, "token": token}
-            client._send({**greeting, "directory": directory, "session": session})
+            # One that takes nobody has perhaps said so already, and closed.
+            with suppress(BrokenPipeError):
+                client._send({**greeting, "directory": directory, "session": session})
             answer = client._receive()
             peer.settimeout(None)
         except (OSError, ControllerLost) as error:

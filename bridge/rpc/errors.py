@@ -68,7 +68,7 @@ class ResultTooLarge(BridgeError):
 
     code = "result_too_large"
     exit_status = 229
-    summary = "What a call would return does not fit into one answer; nothing was changed."
+    summary = "What a call would return does not fit into one answer."
     default_hint = "Ask for a page of it, or use the command line."
 
 

@@ -155,7 +155,7 @@ _TABLE: Final = (
     Method(
         "sessions/context",
         "Return the context that a session's active path restores",
-        calls.OfSession,
+        calls.ContextParams,
         results.CONTEXT,
         calls.sessions_context,
         EVERYONE,

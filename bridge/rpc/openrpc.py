@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bridge.rpc import results
 from bridge.rpc.connection import DEFAULT, EVENT, LAGGED
-from bridge.rpc.messages import MAX_BATCH, MAX_DEADLINE_MS, MAX_ID_CHARACTERS, MAX_MESSAGE_BYTES
+from bridge.rpc.messages import MAX_BATCH, MAX_DEADLINE_MS, MAX_ID_CHARACTERS, MAX_MESSAGE_BYTES, MAX_RESULT_BYTES
 from bridge.rpc.methods import METHODS, Method
 from bridge.rpc.shapes import schema_of, withheld_params
 
@@ -31,6 +31,7 @@ def document() -> dict[str, Any]:
             ),
             "x-limits": {
                 "message_bytes": MAX_MESSAGE_BYTES,
+                "result_bytes": MAX_RESULT_BYTES,
                 "batch": MAX_BATCH,
                 "id_characters": MAX_ID_CHARACTERS,
                 "deadline_ms": MAX_DEADLINE_MS,

@@ -90,6 +90,12 @@ class OwnCalls:
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return True
 
+    async def finish(self, wire: Wire) -> None:
+        """Wait until the calls of one client are answered."""
+        mine = [task for task, owner in self._tasks.items() if owner is wire]
+        if mine:
+            await asyncio.wait(mine)
+
     def forget(self, wire: Wire) -> None:
         """Give up the commands of a client that is gone; what they have changed stays."""
         for (owner, _), command in self._commands.items():

@@ -9,6 +9,7 @@ Schema = dict[str, Any]
 _TEXT: Final[Schema] = {"type": "string"}
 _OPTIONAL_TEXT: Final[Schema] = {"type": ["string", "null"]}
 _NUMBER: Final[Schema] = {"type": "integer"}
+_OPTIONAL_NUMBER: Final[Schema] = {"type": ["integer", "null"]}
 _FLAG: Final[Schema] = {"type": "boolean"}
 _ANY_OBJECT: Final[Schema] = {"type": "object"}
 
@@ -134,6 +135,17 @@ CONTEXT: Final = record(
     boundary_entry_id=_OPTIONAL_TEXT,
     model=_OPTIONAL_TEXT,
     effort=_OPTIONAL_TEXT,
+    decisions=listing(_TEXT),
+    divergence=_OPTIONAL_TEXT,
+    divergence_line=_OPTIONAL_TEXT,
+    omitted=listing(
+        record("Entries that are not told.", reason=_TEXT, entries=_NUMBER, first_entry_id=_TEXT, last_entry_id=_TEXT)
+    ),
+    untold=listing(_TEXT),
+    tokens=_NUMBER,
+    budget_tokens=_OPTIONAL_NUMBER,
+    is_oversized=_FLAG,
+    text=_TEXT,
 )
 RECALLED: Final = record(
     "Entries that were found in a session, the best first.",
@@ -250,6 +262,14 @@ BRANCHES: Final = record(
 )
 EXPORTED: Final = record(
     "A session as the text of a file.", session_id=_TEXT, entries=_NUMBER, bytes=_NUMBER, text=_TEXT
+)
+IMPORTED: Final = record(
+    "What became of a file that was taken in.",
+    session_id=_TEXT,
+    digest=_TEXT,
+    dry_run=_FLAG,
+    added=_NUMBER,
+    sessions=listing(record("Of one session.", session_id=_TEXT, status=_TEXT, added=_NUMBER, entries=_NUMBER)),
 )
 WAITED: Final = {
     **DELEGATION,

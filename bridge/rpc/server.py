@@ -103,6 +103,8 @@ class Server:
         Tells whether the controller runs on settings that were changed; it then ends as soon as nothing is under way.
     end_work
         Ends what the controller runs beside its calls, before these are waited for: some may wait for just that.
+    is_used_elsewhere
+        Tells whether somebody is connected by another door.
     user_of
         Tells whose process is at the other end.
     """
@@ -117,6 +119,7 @@ class Server:
         doors: Mapping[str, Door] | None = None,
         is_outdated: Callable[[], bool] = lambda: False,
         end_work: Callable[[], Awaitable[None]] | None = None,
+        is_used_elsewhere: Callable[[], bool] = lambda: False,
         user_of: Callable[[socket.socket], int | None] = peer_user,
     ) -> None:
         self.residency = residency
@@ -126,6 +129,7 @@ class Server:
         self._doors = dict(doors or {})
         self._is_outdated = is_outdated
         self._end_work = end_work
+        self._is_used_elsewhere = is_used_elsewhere
         self._user_of = user_of
         self._connections: set[Connection] = set()
         self._started = self._last_use = time.monotonic()
@@ -138,7 +142,7 @@ class Server:
     @property
     def is_at_work(self) -> bool:
         """Whether calls or connections are left."""
-        return bool(self._sessions or self._own.running)
+        return bool(self._sessions or self._own.running or self._is_used_elsewhere())
 
     @property
     def connections(self) -> int:
@@ -180,6 +184,8 @@ class Server:
         self._ending = loop.create_future()
         listener.settimeout(0)
         helpers = [loop.create_task(self._accept(listener)), loop.create_task(self._watch_idleness())]
+        for helper in helpers:
+            helper.add_done_callback(self._end_with)
         try:
             ready()
             why = await self._ending
@@ -191,6 +197,12 @@ class Server:
             listener.close()
             await self._drain()
         return why
+
+    def _end_with(self, helper: asyncio.Task[None]) -> None:
+        """End rather than go on without a part: clients then do without a controller, or start another."""
+        if not helper.cancelled() and helper.exception() is not None:
+            _log.error("the door failed", action="door_failed", exc_info=helper.exception())
+            self.end()
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -340,4 +352,5 @@ class Server:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(self.limits.drain_seconds):
+                await self._own.finish(wire)
                 await connection.drain()

@@ -59,7 +59,14 @@ def connect_or_start(
         found = _find(endpoint, own, greeting)
         if found is not None:
             return found
-        _start_and_wait(endpoint, environment, start_seconds)
+        try:
+            _start_and_wait(endpoint, environment, start_seconds)
+        except ControllerUnavailable:
+            # Somebody may have started one by hand in this very moment.
+            found = _find(endpoint, own, greeting)
+            if found is None:
+                raise
+            return found
         return Client.connect(endpoint, build=own, **greeting)
 
 

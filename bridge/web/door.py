@@ -19,6 +19,7 @@ from bridge.rpc.connection import Connection
 from bridge.rpc.messages import MAX_MESSAGE_BYTES
 from bridge.rpc.roles import Caller
 from bridge.web.guarding import PROTOCOL, Guard, Refusal, bearer_of, token_of_protocols
+from bridge.web.using import Use
 
 #: Nothing is cached, and nothing is taken for what it is not.
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -31,9 +32,9 @@ _POLICY_VIOLATED: Final = 1008
 _TRY_AGAIN_LATER: Final = 1013
 
 
-def application(controller: Controller, guard: Guard) -> Starlette:
+def application(controller: Controller, guard: Guard, use: Use) -> Starlette:
     """Return the application that answers for a controller."""
-    door = _Door(controller, guard)
+    door = _Door(controller, guard, use)
     return Starlette(
         routes=[
             Route("/rpc", door.post, methods=["POST"]),
@@ -44,9 +45,10 @@ def application(controller: Controller, guard: Guard) -> Starlette:
 
 
 class _Door:
-    def __init__(self, controller: Controller, guard: Guard) -> None:
+    def __init__(self, controller: Controller, guard: Guard, use: Use) -> None:
         self._controller = controller
         self._guard = guard
+        self._use = use
 
     async def post(self, request: Request) -> Response:
         """Answer one message; what it would subscribe to cannot be sent."""
@@ -97,7 +99,7 @@ class _Door:
         if "error" in answer:
             await connection.aclose()
             return JSONResponse(answer["error"], status_code=400, headers=_HEADERS)
-        stream = _stream(connection, waiting, answer["result"]["cursor"])
+        stream = _stream(connection, waiting, answer["result"]["cursor"], self._use)
         return StreamingResponse(stream, media_type="text/event-stream", headers=_HEADERS)
 
     async def websocket(self, socket: WebSocket) -> None:
@@ -108,7 +110,10 @@ class _Door:
             await socket.send_denial_response(_refused(caller))
             return
         await socket.accept(subprotocol=PROTOCOL if PROTOCOL in protocols else None)
+        with self._use.lasting():
+            await self._talk(socket, caller)
 
+    async def _talk(self, socket: WebSocket, caller: Caller) -> None:
         async def send(message: bytes) -> None:
             try:
                 await socket.send_text(message.decode())
@@ -125,12 +130,14 @@ class _Door:
                 if not self._guard.may_call(caller):
                     await socket.close(_TRY_AGAIN_LATER, "too many messages")
                     break
+                self._use.touch()
                 text = message.get("text")
                 await connection.receive(text.encode() if text is not None else message["bytes"])
         finally:
             await _close(connection)
 
     def _admit(self, request: Request | WebSocket, *, token: str | None = None) -> Caller | Refusal:
+        self._use.touch()
         address = "" if request.client is None else request.client.host
         return self._guard.admit(request.headers, address, token=token or bearer_of(request.headers))
 
@@ -148,7 +155,13 @@ async def _body(request: Request) -> bytes | None:
     return bytes(body)
 
 
-async def _stream(connection: Connection, waiting: asyncio.Queue[bytes], cursor: str) -> AsyncIterator[bytes]:
+async def _stream(connection: Connection, waiting: asyncio.Queue[bytes], cursor: str, use: Use) -> AsyncIterator[bytes]:
+    with use.lasting():
+        async for part in _parts(connection, waiting, cursor):
+            yield part
+
+
+async def _parts(connection: Connection, waiting: asyncio.Queue[bytes], cursor: str) -> AsyncIterator[bytes]:
     try:
         yield b"id: %b\nevent: subscribed\ndata: {}\n\n" % cursor.encode()
         while True:

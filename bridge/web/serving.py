@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from bridge.control.standpoint import Standpoint
 from bridge.rpc.messages import MAX_MESSAGE_BYTES
 from bridge.rpc.roles import Caller, Role
 from bridge.web.binding import Binding, listen
+from bridge.web.using import Use
 
 if TYPE_CHECKING:
     from uvicorn import Config, Server
@@ -34,11 +36,19 @@ KEEP_ALIVE_SECONDS: Final = 30
 CLOSE_SECONDS: Final = 5
 
 
+def url_of(binding: Binding, listener: socket.socket) -> str:
+    """Return the URL at which a door answers."""
+    host = f"[{binding.host}]" if ":" in binding.host else binding.host
+    return f"http://{host}:{listener.getsockname()[1]}"
+
+
 async def serve_http(
     controller: Controller,
     binding: Binding | None = None,
     *,
+    listener: socket.socket | None = None,
     agents: Mapping[str, str] | None = None,
+    use: Use | None = None,
     ready: Callable[[str], None] = lambda _url: None,
 ) -> None:
     """Answer over HTTP until cancelled. Tokens are minted anew and put, with the URL, into :data:`DOOR_FILE`.
@@ -47,10 +57,14 @@ async def serve_http(
     ----------
     binding
         Where to listen; a free port of loopback unless given.
+    listener
+        What :func:`bridge.web.binding.listen` returned for the binding; made here unless given. Closed in the end.
     agents
         Tokens that are bound to sessions, by token; beside the two that are minted, of an operator and an observer.
+    use
+        Is told of every call, and knows who is connected for long.
     ready
-        Is told the URL once it listens.
+        Is told the URL once it answers.
 
     Raises
     ------
@@ -62,21 +76,19 @@ async def serve_http(
     from bridge.web.guarding import Guard, Tokens
 
     binding = binding or Binding()
-    socket = listen(binding)
+    listener = listener or listen(binding)
     try:
-        port = socket.getsockname()[1]
         operator, observer = secrets.token_urlsafe(TOKEN_BYTES), secrets.token_urlsafe(TOKEN_BYTES)
         callers = {operator: Caller(Role.OPERATOR, Standpoint()), observer: Caller(Role.OBSERVER, Standpoint())}
         for token, session_id in (agents or {}).items():
             callers[token] = Caller(Role.AGENT, Standpoint(session=session_id), session_id)
-        server = _server(application(controller, Guard(binding, Tokens(callers))))
-        host = f"[{binding.host}]" if ":" in binding.host else binding.host
-        url = f"http://{host}:{port}"
+        server = _server(application(controller, Guard(binding, Tokens(callers)), use or Use()))
+        url = url_of(binding, listener)
         told = {"url": url, "operator": operator, "observer": observer, "pid": os.getpid()}
         with _door_file(controller.settings.home / "run", told):
-            await _run(server, socket, lambda: ready(url))
+            await _run(server, listener, lambda: ready(url))
     finally:
-        socket.close()
+        listener.close()
 
 
 def _server(app: Any) -> Server:
@@ -99,12 +111,12 @@ def _server(app: Any) -> Server:
     return Server(config)
 
 
-async def _run(server: Server, socket: Any, ready: Callable[[], None]) -> None:
+async def _run(server: Server, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serve on a socket until cancelled; signals stay the controller's."""
 
     async def serve() -> None:
         # Not ``serve``, which would take over the process's signals.
-        await server._serve([socket])  # noqa: SLF001 - the part of it that serves
+        await server._serve([listener])  # noqa: SLF001 - the part of it that serves
 
     task = asyncio.get_running_loop().create_task(serve())
     try:

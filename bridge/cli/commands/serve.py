@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bridge.cli.command import command
 from bridge.cli.context import Cli
 from bridge.cli.errors import UsageInvalid
+
+if TYPE_CHECKING:
+    import socket
+
+    from bridge.web.binding import Binding
 
 #: Seconds that a controller which is replaced or stopped may take to end.
 END_SECONDS = 30.0
@@ -38,6 +43,16 @@ def serve(
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when it answers; it goes on in the background.")
     ] = False,
+    http: Annotated[
+        str | None,
+        typer.Option("--http", metavar="[HOST:]PORT", help="Answer over HTTP too; 0 takes a free port of 127.0.0.1."),
+    ] = None,
+    http_names: Annotated[
+        list[str] | None, typer.Option("--http-name", metavar="NAME", help="A further name that clients reach it by.")
+    ] = None,
+    http_origins: Annotated[
+        list[str] | None, typer.Option("--http-origin", metavar="ORIGIN", help="A web origin whose pages may call it.")
+    ] = None,
     status: Annotated[bool, typer.Option("--status", help="Tell about the one that runs.")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="End the one that runs, and wait until it has.")] = False,
 ) -> int:
@@ -46,8 +61,15 @@ def serve(
     It holds the store open, watches the files and answers clients on a socket in the state directory, until it is
     told to end (Ctrl-C, SIGTERM, --stop) or has been of no use to anybody for --idle-timeout. Without one every
     command does its work by itself. An older one without workers is replaced. See docs/controller.md.
+
+    It opens no port unless --http says so. Clients then need a token, which stands in run/http.json in the state
+    directory; other machines reach it only if HOST is an address that they can reach.
     """
     if (status and stop) or ((status or stop) and (replace or detach or idle_timeout is not None)):
+        raise UsageInvalid("--status and --stop stand alone, but for --stop --cancel-workers.")
+    if http is None and (http_names or http_origins):
+        raise UsageInvalid("--http-name and --http-origin go with --http.")
+    if http is not None and (status or stop):
         raise UsageInvalid("--status and --stop stand alone, but for --stop --cancel-workers.")
     if cancel_workers and not (replace or stop):
         raise UsageInvalid("--cancel-workers goes with --replace or --stop.")
@@ -56,7 +78,8 @@ def serve(
     if stop:
         return _stop(cli, cancel_workers=cancel_workers)
     seconds = cli.settings.idle_timeout_seconds if idle_timeout is None else idle_timeout
-    run = _Run(cli, seconds or None, replace=replace, cancel_workers=cancel_workers)
+    binding = None if http is None else _binding(http, http_names or [], http_origins or [])
+    run = _Run(cli, seconds or None, replace=replace, cancel_workers=cancel_workers, binding=binding)
     return run.detached() if detach else run.here()
 
 
@@ -98,11 +121,20 @@ def _stop(cli: Cli, *, cancel_workers: bool) -> int:
 class _Run:
     """One start of a controller."""
 
-    def __init__(self, cli: Cli, idle_seconds: float | None, *, replace: bool, cancel_workers: bool) -> None:
+    def __init__(
+        self,
+        cli: Cli,
+        idle_seconds: float | None,
+        *,
+        replace: bool,
+        cancel_workers: bool,
+        binding: Binding | None,
+    ) -> None:
         self._cli = cli
         self._idle_seconds = idle_seconds
         self._replace = replace
         self._cancel_workers = cancel_workers
+        self._binding = binding
 
     def here(self) -> int:
         """Be the controller in this process."""
@@ -112,6 +144,8 @@ class _Run:
         def ready(facts: dict[str, Any]) -> None:
             output.emit(facts, None)
             output.status(f"the controller answers for {settings.home} (process {facts['pid']}); Ctrl-C ends it")
+            if "http" in facts:
+                output.status(f"over HTTP at {facts['http']}; the token is in {settings.home / 'run' / 'http.json'}")
 
         is_clean = self._reside(ready)
         if not is_clean:
@@ -135,8 +169,26 @@ class _Run:
             wait_seconds=END_SECONDS,
         )
         facts = {"pid": os.getpid(), "build": build, "home": str(self._cli.settings.home)}
-        _, is_clean = reside(self._cli, hold, build=build, idle_seconds=self._idle_seconds, ready=lambda: ready(facts))
+        try:
+            http = self._listen(facts)
+        except BaseException:
+            hold.release()
+            raise
+        _, is_clean = reside(
+            self._cli, hold, build=build, idle_seconds=self._idle_seconds, http=http, ready=lambda: ready(facts)
+        )
         return is_clean
+
+    def _listen(self, facts: dict[str, Any]) -> tuple[Binding, socket.socket] | None:
+        """Listen where HTTP was asked for, before anybody is told that the controller answers."""
+        if self._binding is None:
+            return None
+        from bridge.web.binding import listen
+        from bridge.web.serving import url_of
+
+        listener = listen(self._binding)
+        facts["http"] = url_of(self._binding, listener)
+        return self._binding, listener
 
     def detached(self) -> int:
         """Be the controller in a child that outlives this process, and return when it answers."""
@@ -190,6 +242,23 @@ class _Run:
             traceback.print_exc()
             return 1
         return 0
+
+
+def _binding(text: str, names: list[str], origins: list[str]) -> Binding:
+    """Return where --http says to listen."""
+    from bridge.web.binding import Binding
+
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise UsageInvalid(f"--http takes a port, or HOST:PORT, not {text!r}.")
+    # A host beyond loopback was named by the operator just now: that is being told to.
+    return Binding(
+        host=host.strip("[]") or "127.0.0.1",
+        port=int(port),
+        is_remote_allowed=True,
+        names=frozenset(names),
+        origins=frozenset(origins),
+    )
 
 
 def _private_folder(folder: str, make_private: Callable[[Any], None]) -> None:

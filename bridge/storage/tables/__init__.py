@@ -7,7 +7,15 @@ from sqlalchemy import Column, Table, Text
 from bridge.storage.tables.agents import agents
 from bridge.storage.tables.base import metadata
 from bridge.storage.tables.clients import clients
-from bridge.storage.tables.control import agent_tokens, attempts, controllers, delegations, plans, submissions
+from bridge.storage.tables.control import (
+    agent_tokens,
+    attempts,
+    chat_agents,
+    controllers,
+    delegations,
+    plans,
+    submissions,
+)
 from bridge.storage.tables.conversations import (
     blobs,
     branch_cursors,
@@ -41,6 +49,7 @@ __all__ = [
     "audit_events",
     "blobs",
     "branch_cursors",
+    "chat_agents",
     "clients",
     "controllers",
     "delegations",

@@ -23,6 +23,17 @@ _ID_CHECK = (
     " THEN substr(CAST(1000000 + sequence AS TEXT), 2) ELSE CAST(sequence AS TEXT) END"
 )
 
+#: Rows that say something about a whole path, however far up they lie: an entry whose parent is not the one recorded
+#: just before it, a kind whose word holds for all that follows, a version that no path may hold. Between them a path
+#: is an unbroken run of sequences, so its shape is known without reading it. Queries repeat the condition as it stands.
+#: Every append evaluates it, at 1 µs of some 57.
+WAYMARK_CONDITION = (
+    "parent_entry_id <> session_id || '-' || CASE WHEN sequence <= 1000000"
+    " THEN substr(CAST(999999 + sequence AS TEXT), 2) ELSE CAST(sequence - 1 AS TEXT) END"
+    " OR kind = 'model.changed' OR kind = 'effort.changed' OR kind = 'checkpoint' OR kind = 'compaction'"
+    " OR kind = 'worker.result' OR (semantic_schema_version <> 1 AND semantic_schema_version <> 2)"
+)
+
 #: One conversation. ``workspace_id`` and ``agent_id`` are values: the trees share no keys.
 sessions = Table(
     "sessions",
@@ -127,6 +138,7 @@ session_entries = Table(
     ),
     partial_index("ix_session_entries_blob_digest", "blob_digest", where="blob_digest IS NOT NULL"),
     Index("ix_session_entries_parent", "session_id", "parent_entry_id"),
+    partial_index("ix_session_entries_waymarks", "session_id", "sequence", where=WAYMARK_CONDITION),
     # What the current contract did not write: nothing in most stores, so appends do not pay for it, and who looks for
     # entries that cannot be read does not go through all of them.
     partial_index("ix_session_entries_other_versions", "semantic_schema_version", "session_id", where=OTHER_VERSIONS),

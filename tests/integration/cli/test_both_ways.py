@@ -116,6 +116,7 @@ READING = [
     ("append", "@", "--kind", "note"),
     ("append", "@", "--kind", "note", "--text", "x", "--expect-head", "1", "--json"),
     ("goto", "@", "99"),
+    ("fork", "99"),
     ("back", "999"),
     ("label", "77", "name"),
     ("root", "zzzz"),
@@ -140,6 +141,8 @@ CHANGING = [
     ("goto", "@", "start"),
     ("goto", "@", "2", "--json"),
     ("back",),
+    ("fork", "start"),
+    ("fork", "start", "--json"),
     ("root",),
 ]
 VARYING = re.compile(
@@ -231,6 +234,7 @@ def test_ctrl_c_ends_a_command_in_the_controller_too(place, form):
         # It waits for its standard input: in this process, or in a thread of the controller.
         until(lambda process=process: waits(process.pid))
         process.send_signal(signal.SIGINT)
+        process.wait(100)  # with its standard input still open: its end would be an answer, too
         out, err = process.communicate(timeout=100)
         told.append((process.returncode, out, err))
     assert told[0] == told[1]

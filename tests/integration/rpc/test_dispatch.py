@@ -186,3 +186,17 @@ def test_every_listed_error_is_published():
     for method in METHODS.values():
         assert set(method.errors) <= known
     assert roles.WRITERS < roles.READERS < roles.EVERYONE
+
+
+def test_a_session_goes_out_and_comes_back_in(call, controller, tmp_path, repository):
+    session = call("sessions/new", label="out")["id"]
+    call("sessions/append", session=session, kind="user.message", text="hello")
+    text = call("sessions/export", session=session)["text"]
+    again = call("sessions/import", text=text)
+    assert (again["session_id"], again["added"], again["sessions"][0]["status"]) == (session, 0, "unchanged")
+    (repository.path / "out.jsonl").write_text(text)
+    assert call("sessions/import", path="out.jsonl", dry_run=True)["dry_run"] is True
+    for wrong in ({}, {"text": text, "path": "x"}):
+        assert call("sessions/import", fails=True, **wrong)["code"] == -32602
+    for path in ("nope.jsonl", "\0", "."):
+        assert call("sessions/import", fails=True, path=path)["data"]["code"] == "import_unreadable"

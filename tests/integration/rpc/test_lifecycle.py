@@ -224,11 +224,25 @@ def test_options_that_exclude_each_other(environment, words):
     assert run(environment, "serve", *words).returncode == 2
 
 
+def answers(endpoint):
+    try:
+        Client.connect(endpoint).close()
+    except ControllerUnavailable:
+        return False
+    return True
+
+
 def test_a_command_may_leave_a_controller_behind_for_the_next(environment, bridge_home):
     done = run({**environment, "BRIDGE_CONTROLLER": "start"}, "session", "new", "--json")
     assert done.returncode == 0, done.stderr
     endpoint = Endpoint(str(bridge_home))
-    until(endpoint.read_info)
+    first = until(endpoint.read_info)["pid"]
+    until(lambda: answers(endpoint))
+    # Also after one was killed, whose socket is still there.
+    os.kill(first, signal.SIGKILL)
+    until(lambda: not endpoint.is_held())
+    assert run({**environment, "BRIDGE_CONTROLLER": "start"}, "session", "list").returncode == 0
+    until(lambda: endpoint.read_info()["pid"] != first)
     answered = run({**environment, "BRIDGE_CONTROLLER": "required"}, "session", "list", "--json")
     assert len(json.loads(answered.stdout)) == 1
 

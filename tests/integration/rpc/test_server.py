@@ -415,3 +415,17 @@ def test_a_command_of_a_client_that_is_gone_already_is_not_begun(controller):
             send_command(peer, [])
         until(lambda: door.server.connections == 0)
     assert states == [True]
+
+
+def test_a_refusal_is_read_also_by_a_client_that_greets_too_late(controller, monkeypatch):
+    slowly = Client._send
+
+    def send(self, message):
+        time.sleep(0.3)
+        slowly(self, message)
+
+    with serving(controller, user_of=lambda _peer: os.getuid() + 1) as door:
+        monkeypatch.setattr(Client, "_send", send)
+        with pytest.raises(RemoteError) as refused:
+            door.connect()
+        assert refused.value.code == "connection_refused"

@@ -22,7 +22,7 @@ EXPECTED = {
     *("$/cancel", "admin/ping", "admin/status", "admin/doctor", "admin/database", "admin/check", "admin/usage"),
     *(f"sessions/{verb}" for verb in ("new", "list", "show", "append", "goto", "label", "fork", "log", "tree")),
     *(f"sessions/{verb}" for verb in ("context", "search_session_entries", "snapshot", "entry", "back", "branches")),
-    *("sessions/export", "events/subscribe", "events/unsubscribe"),
+    *("sessions/export", "sessions/import", "events/subscribe", "events/unsubscribe"),
     *(f"delegations/{verb}" for verb in ("list", "show", "request", "wait", "cancel", "adopt", "discard")),
     *(f"workspaces/{verb}" for verb in ("list", "show", "observe", "init", "relink")),
     *("references/read", "delegations/submit", "notes/add", "notes/read", "sessions/wake"),
@@ -39,9 +39,9 @@ def test_what_only_looks_may_be_given_up_and_what_changes_something_may_not(name
     method = METHODS[name]
     if method.mode is Mode.READ:
         assert Role.OBSERVER in method.roles
-    if method.mode in (Mode.CHANGE, Mode.ACT):
+    if method.mode in (Mode.CHANGE, Mode.ACT, Mode.START):
         assert Role.OBSERVER not in method.roles
-    assert inspect.iscoroutinefunction(method.run) == (method.mode is Mode.WAIT)
+    assert inspect.iscoroutinefunction(method.run) == (method.mode in (Mode.START, Mode.WAIT))
 
 
 @pytest.mark.parametrize("name", EVERY)
