@@ -5,6 +5,7 @@ where an agent may come.
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any, Final
 
@@ -65,11 +66,19 @@ def _listed(tool: Tool) -> types.Tool:
 def server_for(calls: AgentCalls) -> Server[Any]:
     """Return a server for one agent."""
 
-    async def list_tools(_ctx: _Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=list(listed()))
-
     async def call_tool(ctx: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         return await answer(calls, ctx, params)
+
+    return server_answering(call_tool)
+
+
+def server_answering(
+    call_tool: Callable[[_Context, types.CallToolRequestParams], Awaitable[types.CallToolResult]],
+) -> Server[Any]:
+    """Return a server with the tools, whose calls a function answers."""
+
+    async def list_tools(_ctx: _Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=list(listed()))
 
     server: Server[Any] = Server(
         "bridge",
