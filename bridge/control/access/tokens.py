@@ -103,7 +103,9 @@ def mint_in(
     """Mint a token within an open transaction; see :func:`mint`."""
     connection, moment = recording.tx.connection, recording.moment
     require_session(connection, session_id)
-    if len(rows.live_tokens(connection, moment, session_id=session_id, limit=MAX_LIVE_TOKENS)) >= MAX_LIVE_TOKENS:
+    if _is_full(connection, moment, session_id):
+        _revoke_dead(recording, session_id)
+    if _is_full(connection, moment, session_id):
         raise AgentTokenRefused(
             f"The session has {MAX_LIVE_TOKENS} tokens already. None was made.",
             hint="Take some back: bridge mcp --revoke SESSION",
@@ -193,6 +195,18 @@ def require_live(controller: Controller, token_id: str) -> None:
 def has_live_tokens(connection: Connection, moment: str) -> bool:
     """Tell whether any agent may come at all."""
     return bool(rows.live_tokens(connection, moment))
+
+
+def _is_full(connection: Connection, moment: str, session_id: str) -> bool:
+    return len(rows.live_tokens(connection, moment, session_id=session_id, limit=MAX_LIVE_TOKENS)) >= MAX_LIVE_TOKENS
+
+
+def _revoke_dead(recording: RecordingTransaction, session_id: str) -> None:
+    """Take back what processes had that were killed, with nobody left to do it."""
+    found = rows.live_tokens(recording.tx.connection, recording.moment, session_id=session_id, limit=MAX_LIVE_TOKENS)
+    for token in found:
+        if token.process is not None and token.host == platform.node() and not is_running(token.process):
+            revoke_in(recording, session_id, token.id)
 
 
 def _is_live(controller: Controller, row: TokenRow) -> bool:

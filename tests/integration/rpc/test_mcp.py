@@ -17,7 +17,7 @@ import jsonschema_rs
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from bridge.control.access.tokens import find_bearer, mint, revoke_all
+from bridge.control.access.tokens import MAX_LIVE_TOKENS, bind_in, find_bearer, mint, revoke_all
 from bridge.control.controller import Controller
 from bridge.control.errors import AgentTokenRefused
 from bridge.control.resident import end_resident
@@ -375,8 +375,6 @@ def test_a_token_expires_with_its_time_and_with_its_process(bridge_home, reposit
                 with pytest.raises(AgentTokenRefused):
                     find_bearer(controller, token.token)
     with Controller(settings_here(), clock=SystemClock(), environment=os.environ) as controller:
-        from bridge.control.access.tokens import bind_in
-
         process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
         bound = mint(controller, session, purpose="test")
         identity = identity_of(process.pid)
@@ -385,6 +383,20 @@ def test_a_token_expires_with_its_time_and_with_its_process(bridge_home, reposit
         process.communicate(b"\n")
         with pytest.raises(AgentTokenRefused):
             find_bearer(controller, bound.token)
+
+
+def test_a_session_has_so_many_tokens_and_those_of_killed_processes_make_room(controller, session):
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    identity = identity_of(process.pid)
+    made = [mint(controller, session, purpose="test") for _ in range(MAX_LIVE_TOKENS)]
+    controller.recorder.transact(lambda recording: bind_in(recording, made[0].id, identity))
+    with pytest.raises(AgentTokenRefused) as told:
+        mint(controller, session, purpose="test")
+    assert told.value.details == {"reason": "too_many", "limit": MAX_LIVE_TOKENS}
+    process.communicate(b"\n")
+    mint(controller, session, purpose="test")
+    with pytest.raises(AgentTokenRefused):
+        mint(controller, session, purpose="test")
 
 
 def test_the_secret_is_kept_nowhere(controller, session, bridge_home):
