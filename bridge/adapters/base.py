@@ -69,6 +69,7 @@ class SubmissionSource(StrEnum):
     """Where a submission was read; the words of the worker result contract."""
 
     RESULT_FILE = "result_file"
+    STRUCTURED_OUTPUT = "structured_output"
     EXIT_STATUS = "exit_status"
     CONTROLLER = "controller"
 
@@ -134,6 +135,9 @@ class TaskRequest:
         What it may print.
     previous_errors
         What was wrong with the result of the attempt before, field by field; empty on the first.
+    mcp_command
+        Program and arguments of the MCP server for this worker, which finds its token in the worker's environment;
+        empty if there is none.
     """
 
     delegation_id: str
@@ -156,6 +160,7 @@ class TaskRequest:
     grace_seconds: float = DEFAULT_GRACE_SECONDS
     output_limit_bytes: int = DEFAULT_OUTPUT_LIMIT_BYTES
     previous_errors: tuple[Mapping[str, str], ...] = ()
+    mcp_command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,6 +106,7 @@ def request_bytes(task: TaskRequest, folder: TaskFolder, evidence_paths: list[Pa
             "result_path": str(folder.result),
             "timeout_seconds": task.timeout_seconds,
             "previous_errors": [dict(error) for error in task.previous_errors],
+            "mcp": {"command": list(task.mcp_command)} if task.mcp_command else None,
         }
     )
 

@@ -40,6 +40,8 @@ VARIABLES: tuple[tuple[str, str], ...] = (
         CONTROLLER_VARIABLE,
         "What a command makes of a resident controller: off, auto, start or required. Default: as in config.toml.",
     ),
+    ("BRIDGE_AGENT_TOKEN", "For bridge mcp: the token that makes it an agent of one session."),
+    ("BRIDGE_AGENT_TOKEN_FILE", "For bridge mcp: a file with that token, mode 0600."),
     (LOG_VARIABLE, f"Log level on stderr: {', '.join(LOG_LEVELS)}. Default: {DEFAULT_LOG_LEVEL}."),
     ("NO_COLOR", "If set and not empty, no colours."),
     ("FORCE_COLOR", "If set and not empty, colours also where the terminal does not ask for them."),

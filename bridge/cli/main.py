@@ -29,6 +29,11 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     variables = os.environ if environment is None else environment
+    if words == ["mcp"]:
+        # An agent waits for it at its own start.
+        from bridge.cli.agentdoor import pass_on
+
+        return pass_on(variables)
     told = remote.attempt(words, variables)
     if isinstance(told, int):
         return told

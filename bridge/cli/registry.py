@@ -55,6 +55,8 @@ RESIDENT = frozenset(
         "goto",
         "label",
         "log",
+        "note",
+        "notes",
         "recall",
         "result",
         "root",
@@ -69,6 +71,7 @@ RESIDENT = frozenset(
         "task path",
         "task show",
         "tree",
+        "wake",
     }
 )
 
@@ -99,6 +102,9 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("back", "Go back to the entry before the head; no file is touched", "goto:back"),
     CommandSpec("label", "Name an entry, or take a name from it", "label:label"),
     CommandSpec("fork", "Start a session that goes on from an entry of another one", "fork:fork"),
+    CommandSpec("wake", "Start a session that continues the one before it", "wake:wake"),
+    CommandSpec("note", "Leave a note in a session", "note:note"),
+    CommandSpec("notes", "List the notes of a session, and of those it continues", "note:notes"),
     CommandSpec("context", "Print the context that a session's active path restores", "context:context"),
     CommandSpec("status", "Compare the files with the last entry of each session", "status:status"),
     CommandSpec("diff", "Show which paths differ between an entry's stamp and now", "diff:diff"),
@@ -130,6 +136,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("root", "Print the hash that fixes a whole session", "verify:root"),
     CommandSpec("serve", "Run the resident controller, or look at it, stop it, replace it", "serve:serve"),
     CommandSpec("rpc", "Answer JSON-RPC on standard input and output, or call one method", "rpc:rpc"),
+    CommandSpec("mcp", "Give an agent its tools on standard input and output, or attach one", "mcp:mcp"),
     GroupSpec(
         "db",
         "Look after the store: schema, upgrade, backups, soundness",

@@ -66,7 +66,7 @@ def attempt(words: Sequence[str], environment: Mapping[str, str]) -> int | str |
     """
     if environment.get(MODE_VARIABLE, "") not in _MODES or not is_fit(words, environment):
         return None
-    home = _home(environment)
+    home = home_of(environment)
     if home is None:
         return None
     path = Endpoint(home, environment.get(DATABASE_VARIABLE)).find_socket()
@@ -91,7 +91,8 @@ def attempt(words: Sequence[str], environment: Mapping[str, str]) -> int | str |
         peer.close()
 
 
-def _home(environment: Mapping[str, str]) -> str | None:
+def home_of(environment: Mapping[str, str]) -> str | None:
+    """Return the state directory of an environment; None where it can be none."""
     named = environment.get(HOME_VARIABLE)
     if named:
         return os.path.normpath(named) if os.path.isabs(named) else None

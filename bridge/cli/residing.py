@@ -30,6 +30,7 @@ from bridge.git.digestcache import DigestCache
 from bridge.rpc.builds import build_id
 from bridge.rpc.endpoint import Endpoint
 from bridge.rpc.holding import Hold
+from bridge.rpc.mcp.door import ROLE, AgentDoor, prepare
 from bridge.rpc.residency import Residency
 from bridge.rpc.server import End, Server
 from bridge.web.binding import Binding
@@ -106,6 +107,7 @@ def reside(
             residency,
             hold,
             idle_seconds=idle_seconds,
+            doors={ROLE: AgentDoor(controller)},
             is_outdated=freshness.is_outdated,
             end_work=partial(end_resident, controller),
             is_used_elsewhere=lambda: use.is_lasting,
@@ -116,6 +118,7 @@ def reside(
         def begin() -> None:
             ready()
             helper.submit(_catch_up, controller)
+            helper.submit(prepare, controller)
 
         async def main() -> End:
             _end_on_signals(server)

@@ -282,3 +282,33 @@ class ControllerBusy(BridgeError):
     exit_status = 215
     summary = "The running controller has workers, which would be lost; it was left alone."
     default_hint = "Wait for them, or end them too: bridge serve --replace --cancel-workers"
+
+
+class AgentRefused(BridgeError):
+    """Base of what an agent is refused because of who it is; the classes share its exit status."""
+
+    exit_status = 211
+
+
+class AgentTokenRefused(AgentRefused):
+    """Raised when an agent's token is worth nothing, or none can be had; ``details["reason"]`` says which."""
+
+    code = "agent_token_refused"
+    summary = "An agent's token is unknown, revoked, expired, or of a process that has ended; nothing was called."
+    default_hint = "Start the agent through Bridge, or attach it anew: bridge mcp --attach SESSION"
+
+
+class NoOpenDelegation(AgentRefused):
+    """Raised when a result is handed in where none is expected."""
+
+    code = "no_open_delegation"
+    summary = "The session works on no task that is running, so there is no result to hand in; nothing was recorded."
+    default_hint = "Only a worker hands in a result, while its task runs."
+
+
+class ResultAlreadySubmitted(AgentRefused):
+    """Raised when the attempt of a task has its result, or has used up its tries."""
+
+    code = "result_already_submitted"
+    summary = "The attempt has its result, or no try is left; what was handed in now was not recorded."
+    default_hint = "End the work: nothing more is expected."

@@ -26,6 +26,8 @@ HARNESS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 HARNESS_CAPABILITIES = ("resume", "load", "mcp", "fs", "terminal")
 #: Bytes of file contents that are kept for one stamp, unless ``snapshot_limit_bytes`` says otherwise (64 MiB).
 DEFAULT_SNAPSHOT_LIMIT_BYTES = 64 * 1024 * 1024
+#: How old the last word of a session may be to be handed on to the next one, unless ``spark_hours`` says otherwise.
+DEFAULT_SPARK_HOURS = 48.0
 #: After how long without use a resident controller ends, unless ``idle_timeout_seconds`` says otherwise.
 DEFAULT_IDLE_TIMEOUT_SECONDS = 15 * 60.0
 
@@ -94,6 +96,8 @@ class Settings:
         What commands make of a resident controller.
     idle_timeout_seconds
         After how long without use a resident controller ends; 0 for never.
+    spark_hours
+        How old the last word of a session may be to be handed on to the next one; an older one is only mentioned.
     harness
         Harnesses by name: additional ones, and known ones with another command.
     chat_harness
@@ -108,6 +112,7 @@ class Settings:
     auto_upgrade: bool = True
     controller: ControllerMode = ControllerMode.AUTO
     idle_timeout_seconds: float = DEFAULT_IDLE_TIMEOUT_SECONDS
+    spark_hours: float = DEFAULT_SPARK_HOURS
     harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
     chat_harness: str | None = None
 
@@ -211,6 +216,12 @@ def _seconds(value: object) -> float:
     return float(value)
 
 
+def _hours(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise ValueError("a positive number of hours")
+    return float(value)
+
+
 def _switch(value: object) -> bool:
     if value is not True and value is not False:
         raise ValueError("true or false")
@@ -280,4 +291,5 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
     "idle_timeout_seconds": _seconds_or_zero,
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,
+    "spark_hours": _hours,
 }

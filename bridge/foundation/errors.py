@@ -9,7 +9,7 @@ Exit statuses are unique per class. 0, 1 and 2 are taken (done, the check found 
 and 127 for themselves and 128 to 192 for the signal that ended a program, so statuses go on at 193; 255 is what
 ``ssh`` says. To keep packages from colliding, each draws from ranges of its own:
 
-=============  ================     =============  ================
+=============  ================     =============  ========================
 foundation     3–9                  agents         76–81
 semantics      10–15                storage        16–25, 82–85, 193–197
 git            26–40                control        86–109, 203–211, 214–215

@@ -190,6 +190,7 @@ FAMILIES: tuple[Family, ...] = (
     _prefixed("stripe-secret", "whsec_", r"[A-Za-z0-9+/]{24,}={0,2}", least="[A-Za-z0-9+/]{24}"),
     _prefixed("digitalocean-token", "dop_v1_", r"[0-9a-f]{64}", least="[0-9a-f]{64}"),
     _prefixed("shopify-token", "shpat_", r"[0-9a-fA-F]{32}", least="[0-9a-fA-F]{32}"),
+    _prefixed("bridge-agent-token", "bridge_agent_", rf"[0-9a-f]{{16}}_[{_WORD}]{{43}}", least=r"[0-9a-f]{16}_"),
     _prefixed("docker-token", "dckr_pat_", rf"[{_WORD}]{{20,}}", least=f"[{_WORD}]{{20}}"),
     _prefixed("vault-token", "hvs.", rf"[{_WORD}]{{24,}}", least=f"[{_WORD}]{{24}}"),
     Family("A", r"(?=TATT3[A-Za-z0-9_=-]{60})", (SecretFormat("atlassian-token", r"ATATT3[A-Za-z0-9_=-]{60,}"),)),

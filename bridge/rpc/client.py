@@ -182,6 +182,10 @@ class Client:
                             else:
                                 selector.register(input_descriptor, selectors.EVENT_READ)
 
+    def detach(self) -> tuple[socket.socket, bytes]:
+        """Return the socket, and what came over it and was not read yet; both are the caller's from here on."""
+        return self._socket, bytes(self._buffer)
+
     def close(self) -> None:
         """Close the connection. Safe to call twice."""
         self._socket.close()

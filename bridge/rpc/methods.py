@@ -19,6 +19,7 @@ from bridge.rpc.method import PATH_ERRORS as _PATH
 from bridge.rpc.method import REFERENCE_ERRORS as _REFERENCE
 from bridge.rpc.method import Method, Mode
 from bridge.rpc.roles import EVERYONE, READERS, WRITERS, Role
+from bridge.rpc.table_agent import AGENT_TABLE
 from bridge.rpc.table_places import PLACE_TABLE
 from bridge.rpc.table_sessions import SESSION_TABLE
 from bridge.rpc.table_work import WORK_TABLE
@@ -245,5 +246,5 @@ _TABLE: Final = (
 
 #: Every method by name.
 METHODS: Final = MappingProxyType(
-    {method.name: method for method in (*_TABLE, *SESSION_TABLE, *WORK_TABLE, *PLACE_TABLE)}
+    {method.name: method for method in (*_TABLE, *SESSION_TABLE, *WORK_TABLE, *AGENT_TABLE, *PLACE_TABLE)}
 )

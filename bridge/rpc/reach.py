@@ -1,4 +1,5 @@
-"""What an agent reaches: its own session, what that session asked for, and evidence of its parent's active branch.
+"""What an agent reaches: its own session, what that session asked for, evidence of its parent's active branch, and the
+notes of the sessions that its own continues.
 
 Everything else is refused in the very words for what does not exist, by the very code that says so for it: whether an
 id is somebody else's or nobody's cannot be told from the answer. What is reached is handed on as full ids, so that a
@@ -15,6 +16,7 @@ from bridge.control.delegations.evidence import resolve_evidence
 from bridge.control.delegations.results import no_such_reference
 from bridge.control.delegations.tasks import find_task
 from bridge.control.errors import ReferenceNotFound, TaskNotFound, TaskStillOpen
+from bridge.control.notes import PREVIOUS, predecessors
 from bridge.control.standpoint import Standpoint, find_entry, find_session
 from bridge.conversations.errors import AmbiguousReference, EntryNotFound, InvalidReference, SessionNotFound
 from bridge.conversations.forest import require_session
@@ -62,6 +64,8 @@ class Reach:
                     changes[name] = self._entry(connection, given)
                 elif kind is Names.TASK:
                     changes[name] = self._task(connection, given)
+                elif kind is Names.LINEAGE:
+                    changes[name] = self._in_line(connection, given)
                 elif isinstance(given, tuple):
                     changes[name] = tuple(self._own_evidence(connection, one) for one in given)
                 else:
@@ -82,6 +86,16 @@ class Reach:
         if reference is not None and self._found_session(connection, reference) != self._session_id:
             raise SessionNotFound(f"There is no session {reference!r}.", details={"reference": reference})
         return self._session_id
+
+    def _in_line(self, connection: Connection, reference: str) -> str:
+        """Return what notes may be read of: the own session, or one that it continues."""
+        if reference == PREVIOUS:
+            return reference
+        found = self._found_session(connection, reference)
+        line = predecessors(connection, require_session(connection, self._session_id)).sessions
+        if found is None or found not in {self._session_id, *(one.id for one in line)}:
+            raise SessionNotFound(f"There is no session {reference!r}.", details={"reference": reference})
+        return found
 
     def _found_session(self, connection: Connection, reference: str) -> str | None:
         try:

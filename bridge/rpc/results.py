@@ -342,3 +342,59 @@ LAGGED: Final = record(
     cursor=_TEXT,
     behind=_NUMBER,
 )
+EVIDENCE_PAGE: Final = record(
+    "A page of the exact stored bytes of a result; digest is that of all of them.",
+    reference=_TEXT,
+    digest=_TEXT,
+    bytes=_NUMBER,
+    offset=_NUMBER,
+    encoding={"type": "string", "enum": ["text", "base64"]},
+    content=_TEXT,
+    next_offset={"type": ["integer", "null"]},
+    hasMore=_FLAG,
+)
+HANDED: Final = record(
+    "What became of a result that was handed in; where it is not accepted, errors says what to mend.",
+    accepted=_FLAG,
+    delegation_id=_TEXT,
+    errors=listing(record("Where it breaks its contract: a JSON pointer.", path=_TEXT, message=_TEXT)),
+    attempt=_NUMBER,
+    attempts_permitted=_NUMBER,
+    is_last_permitted_attempt=_FLAG,
+    tries_left=_NUMBER,
+)
+NOTE: Final = record(
+    "A note.",
+    id=_TEXT,
+    session_id=_TEXT,
+    sequence=_NUMBER,
+    created_at=_TEXT,
+    sender=_OPTIONAL_TEXT,
+    recipient=_TEXT,
+    type=_TEXT,
+    text=_TEXT,
+    cut=_FLAG,
+)
+NOTES: Final = record(
+    "Notes, oldest first; received are those that others addressed to the session's agent.",
+    session_id=_OPTIONAL_TEXT,
+    notes=listing(NOTE),
+    received=listing(NOTE),
+    hasOlder=_FLAG,
+    stop=_OPTIONAL_TEXT,
+)
+_LEFT: Final = record("A task.", id=_TEXT, name=_OPTIONAL_TEXT, status=_TEXT, reference=_OPTIONAL_TEXT)
+WOKEN: Final = record(
+    "A session, and what matters on waking up in it; text says in words how the files are.",
+    session_id=_TEXT,
+    new=_FLAG,
+    predecessor=_OPTIONAL_TEXT,
+    predecessor_age_seconds={"type": ["integer", "null"]},
+    spark=_OPTIONAL_TEXT,
+    stale=_FLAG,
+    divergence=_OPTIONAL_TEXT,
+    text=_TEXT,
+    open_tasks=listing(_LEFT),
+    unread_results=listing(_LEFT),
+    worktrees=listing(record("A worktree that is still there.", task=_TEXT, path=_TEXT, status=_TEXT)),
+)

@@ -48,8 +48,9 @@ _LOOK_SECONDS: Final = 30.0
 _BREATH_SECONDS: Final = 0.2
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
-#: Talks to a client of a role that is not served here, from the greeting's answer to the end.
-Door = Callable[[Wire, Greeting], Awaitable[None]]
+#: Talks to a client of a role that is not served here, to the end. It sends the greeting's answer, which it is given,
+#: or raises why there is none.
+Door = Callable[[Wire, Greeting, bytes], Awaitable[None]]
 _log = structlog.get_logger(__name__)
 
 
@@ -269,8 +270,7 @@ class Server:
             self.touch()
             door = self._doors.get(greeting.role)
             if door is not None:
-                await wire.send(accepted(self.residency.build))
-                await door(wire, greeting)
+                await door(wire, greeting, accepted(self.residency.build))
                 return
             caller = await asyncio.to_thread(self._caller, greeting)
             await wire.send(accepted(self.residency.build))

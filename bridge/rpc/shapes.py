@@ -54,6 +54,8 @@ class Names(StrEnum):
     TASK = "task"
     #: A result that may be cited.
     EVIDENCE = "evidence"
+    #: A session to read notes of: one's own, or one that it continues.
+    LINEAGE = "lineage"
 
 
 def named_params(model: type[Any]) -> Mapping[str, Names]:

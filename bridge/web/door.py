@@ -18,6 +18,7 @@ from bridge.control.controller import Controller
 from bridge.rpc.connection import Connection
 from bridge.rpc.messages import MAX_MESSAGE_BYTES
 from bridge.rpc.roles import Caller
+from bridge.web.agents import PATH, AgentRoute
 from bridge.web.guarding import PROTOCOL, Guard, Refusal, bearer_of, token_of_protocols
 from bridge.web.using import Use
 
@@ -32,11 +33,12 @@ _POLICY_VIOLATED: Final = 1008
 _TRY_AGAIN_LATER: Final = 1013
 
 
-def application(controller: Controller, guard: Guard, use: Use) -> Starlette:
-    """Return the application that answers for a controller."""
+def application(controller: Controller, guard: Guard, use: Use, agents: AgentRoute | None = None) -> Starlette:
+    """Return the application that answers for a controller, and for its agents where there is a route for them."""
     door = _Door(controller, guard, use)
     return Starlette(
         routes=[
+            *([] if agents is None else [Route(PATH, agents, methods=["GET", "POST", "DELETE"])]),
             Route("/rpc", door.post, methods=["POST"]),
             Route("/events", door.events, methods=["GET"]),
             WebSocketRoute("/rpc", door.websocket),
@@ -54,16 +56,16 @@ class _Door:
         """Answer one message; what it would subscribe to cannot be sent."""
         caller = self._admit(request)
         if isinstance(caller, Refusal):
-            return _refused(caller)
+            return refused(caller)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             # A page of another origin can send other types without being asked first.
-            return _refused(Refusal(415, "content_type"))
+            return refused(Refusal(415, "content_type"))
         try:
             body = await _body(request)
         except ClientDisconnect:
             return Response(status_code=400)
         if body is None:
-            return _refused(Refusal(413, "too_large"))
+            return refused(Refusal(413, "too_large"))
         answers: list[bytes] = []
 
         async def keep(answer: bytes) -> None:
@@ -83,7 +85,7 @@ class _Door:
         """Stream events; ``id`` of each is the cursor that a client goes on from by itself (``Last-Event-ID``)."""
         caller = self._admit(request)
         if isinstance(caller, Refusal):
-            return _refused(caller)
+            return refused(caller)
         query = request.query_params
         params: dict[str, object] = {name: value for name, value in query.items() if name != "types"}
         if "types" in query:
@@ -107,7 +109,7 @@ class _Door:
         protocols = socket.scope.get("subprotocols", [])
         caller = self._admit(socket, token=bearer_of(socket.headers) or token_of_protocols(protocols))
         if isinstance(caller, Refusal):
-            await socket.send_denial_response(_refused(caller))
+            await socket.send_denial_response(refused(caller))
             return
         await socket.accept(subprotocol=PROTOCOL if PROTOCOL in protocols else None)
         with self._use.lasting():
@@ -184,7 +186,7 @@ async def _close(connection: Connection) -> None:
         await connection.aclose()
 
 
-def _refused(refusal: Refusal) -> Response:
+def refused(refusal: Refusal) -> Response:
     headers = dict(_HEADERS)
     if refusal.status == 401:
         headers["WWW-Authenticate"] = "Bearer"

@@ -96,21 +96,30 @@ class Guard:
 
     def admit(self, headers: Mapping[str, str], address: str, *, token: str | None) -> Caller | Refusal:
         """Return who calls, or why it is refused."""
+        refusal = self.screen(headers, address)
+        if refusal is not None:
+            return refusal
+        caller = None if token is None else self._tokens.find(token)
+        if caller is None:
+            return self.refuse_token(address)
+        if not self.may_call(caller):
+            return Refusal(429, "calls")
+        return caller
+
+    def screen(self, headers: Mapping[str, str], address: str) -> Refusal | None:
+        """Return why a request is refused whoever makes it; None if that is for its token to say."""
         host = headers.get("host", "")
         if not self._is_own(host):
             return Refusal(421, "host")
         origin = headers.get("origin")
         if origin is not None and origin not in self._origins and origin.lower() != f"http://{host.lower()}":
             return Refusal(403, "origin")
-        if self._refusals.is_used_up(address):
-            return Refusal(429, "refusals")
-        caller = None if token is None else self._tokens.find(token)
-        if caller is None:
-            self._refusals.take(address)
-            return Refusal(401, "token")
-        if not self.may_call(caller):
-            return Refusal(429, "calls")
-        return caller
+        return Refusal(429, "refusals") if self._refusals.is_used_up(address) else None
+
+    def refuse_token(self, address: str) -> Refusal:
+        """Count a token that is worth nothing, and return the refusal."""
+        self._refusals.take(address)
+        return Refusal(401, "token")
 
     def may_call(self, caller: Caller) -> bool:
         """Count a message of a caller; return whether it is within the rate."""

@@ -72,7 +72,8 @@ async def serve_http(
         If it cannot listen there, or may not.
     """
     # Imported when used: the door is opened on request, and they cost 200 ms.
-    from bridge.web.door import application
+    from bridge.web.agents import AgentRoute
+    from bridge.web.door import application, refused
     from bridge.web.guarding import Guard, Tokens
 
     binding = binding or Binding()
@@ -82,11 +83,14 @@ async def serve_http(
         callers = {operator: Caller(Role.OPERATOR, Standpoint()), observer: Caller(Role.OBSERVER, Standpoint())}
         for token, session_id in (agents or {}).items():
             callers[token] = Caller(Role.AGENT, Standpoint(session=session_id), session_id)
-        server = _server(application(controller, Guard(binding, Tokens(callers)), use or Use()))
+        guard, use = Guard(binding, Tokens(callers)), use or Use()
+        route = AgentRoute(controller, guard, use, refused)
+        server = _server(application(controller, guard, use, route))
         url = url_of(binding, listener)
         told = {"url": url, "operator": operator, "observer": observer, "pid": os.getpid()}
         with _door_file(controller.settings.home / "run", told):
-            await _run(server, listener, lambda: ready(url))
+            async with route.running():
+                await _run(server, listener, lambda: ready(url))
     finally:
         listener.close()
 

@@ -30,6 +30,8 @@ from bridge.adapters.conversation import (
 )
 from bridge.adapters.errors import ConversationEnded
 from bridge.adapters.events import AdapterEvent, fault, turn_completed
+from bridge.control.access.offering import Offer, offer_in
+from bridge.control.access.tokens import MAX_LIFETIME_SECONDS, bind_in, revoke_in
 from bridge.control.checkpoints import Checkpoint, request_checkpoint, request_compacting
 from bridge.control.context import build_context
 from bridge.control.controller import Controller
@@ -39,6 +41,7 @@ from bridge.control.conversing.store import ChatAgent
 from bridge.control.conversing.sweeping import agent_folder, remove_agent_folder
 from bridge.control.conversing.turns import OWNER_PREFIX, TurnPlan, begin_turn, end_turn, record_event
 from bridge.control.observing import session_folder
+from bridge.control.recording import RecordingTransaction
 from bridge.control.restoration import Decision, Mode, decide, gather_facts, restore
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.errors import HeadMoved
@@ -47,7 +50,6 @@ from bridge.conversations.models import Entry, Session
 from bridge.conversations.references import require_entry
 from bridge.foundation.ids import short_entry
 from bridge.process.identity import ProcessIdentity, identity_of
-from bridge.storage.transaction import Transaction
 
 #: Statuses with which a turn of a conversation can end.
 COMPLETED: Final = "completed"
@@ -140,6 +142,7 @@ class Chat:
         self._options = options
         self._conversation: Conversation | None = None
         self._agent_id: str | None = None
+        self._token_id: str | None = None
         #: The entry that the running agent's knowledge leads up to; None: nobody can say.
         self._known: str | None = None
         self._told: str | None = None
@@ -383,9 +386,12 @@ class Chat:
         # Before the process is: a chat that is killed in between leaves one that its marker finds.
         await to_thread.run_sync(controller.store.write, lambda tx: rows.add_agent(tx.connection, agent))
 
+        offer = await to_thread.run_sync(self._offer) if self.harness.capabilities.mcp else None
+        self._token_id = None if offer is None else offer.token_id
+
         async def started(identity: ProcessIdentity) -> None:
-            note = partial(_note_process, agent_id=agent_id, identity=identity)
-            await to_thread.run_sync(controller.store.write, note)
+            note = partial(_note_process, agent_id=agent_id, token_id=self._token_id, identity=identity)
+            await to_thread.run_sync(controller.recorder.transact, note)
 
         try:
             conversation = await self.harness.open(
@@ -397,6 +403,7 @@ class Chat:
                     context=context,
                     native_session_id=native,
                     model=self._options.model,
+                    mcp_servers=() if offer is None else (offer.to_acp(),),
                     permission=self._options.permission,
                     live=self._options.live,
                     started=started,
@@ -464,9 +471,29 @@ class Chat:
         if agent_id is not None:
             await to_thread.run_sync(self._forget_agent, agent_id)
 
+    def _offer(self) -> Offer | None:
+        """Return what the agent starts its tools with: they are this session's, and end with its process."""
+        controller = self._controller
+        return controller.recorder.transact(
+            lambda recording: offer_in(
+                recording,
+                controller.settings,
+                self.session_id,
+                purpose="chat",
+                lifetime_seconds=MAX_LIFETIME_SECONDS,
+            )
+        )
+
     def _forget_agent(self, agent_id: str) -> None:
         remove_agent_folder(self._controller, agent_id)
-        self._controller.store.write(lambda tx: rows.remove_agent(tx.connection, agent_id))
+        token_id, self._token_id = self._token_id, None
+
+        def forget(recording: RecordingTransaction) -> None:
+            rows.remove_agent(recording.tx.connection, agent_id)
+            if token_id is not None:
+                revoke_in(recording, self.session_id, token_id)
+
+        self._controller.recorder.transact(forget)
 
     def _opened(self) -> Conversation:
         if self._conversation is None:
@@ -487,5 +514,9 @@ class Chat:
         return self._place
 
 
-def _note_process(tx: Transaction, *, agent_id: str, identity: ProcessIdentity) -> None:
-    rows.note_process(tx.connection, agent_id, identity)
+def _note_process(
+    recording: RecordingTransaction, *, agent_id: str, token_id: str | None, identity: ProcessIdentity
+) -> None:
+    rows.note_process(recording.tx.connection, agent_id, identity)
+    if token_id is not None:
+        bind_in(recording, token_id, identity)

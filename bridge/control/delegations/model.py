@@ -217,6 +217,40 @@ class Attempt:
         }
 
 
+#: How often an agent may hand in a result during one attempt; what it handed in last then counts, valid or not.
+MAX_SUBMISSIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """Something that an agent handed in as its result while it worked.
+
+    Parameters
+    ----------
+    attempt, number
+        During which attempt, and as which try of it, both from 1.
+    is_accepted
+        Whether it keeps the contract and the delegation's output schema.
+    text
+        What was handed in, after redaction.
+    field_errors
+        What is wrong with it; empty if it was accepted.
+    """
+
+    delegation_id: str
+    attempt: int
+    number: int
+    is_accepted: bool
+    received_at: str
+    text: str
+    field_errors: tuple[Mapping[str, str], ...] = ()
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it ends its attempt."""
+        return self.is_accepted or self.number >= MAX_SUBMISSIONS
+
+
 class PlanStatus(StrEnum):
     """Where the run of a plan stands."""
 

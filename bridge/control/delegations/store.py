@@ -15,11 +15,12 @@ from bridge.control.delegations.model import (
     DelegationStatus,
     PlanRun,
     Request,
+    Submission,
 )
 from bridge.foundation.canonical import canonical_text, parse_json
 from bridge.foundation.redaction import redact, redact_text
 from bridge.process.identity import ProcessIdentity
-from bridge.storage.tables import attempts, controllers, delegations, plans
+from bridge.storage.tables import attempts, controllers, delegations, plans, submissions
 
 
 def add_controller(
@@ -233,6 +234,63 @@ def list_attempts(connection: Connection, delegation_id: str) -> list[Attempt]:
     """Return the attempts of a delegation in order."""
     query = select(attempts).where(attempts.c.delegation_id == delegation_id).order_by(attempts.c.number)
     return [Attempt(**row._mapping) for row in connection.execute(query)]  # noqa: SLF001 - the documented way
+
+
+def open_delegation_of_worker(connection: Connection, worker_session_id: str) -> Delegation | None:
+    """Return the delegation that a worker's session works on, or None; a worker has one."""
+    query = select(delegations).where(
+        delegations.c.worker_session_id == worker_session_id,
+        delegations.c.status.in_([str(status) for status in OPEN_STATUSES]),
+    )
+    row = connection.execute(query.limit(1)).one_or_none()
+    return None if row is None else _delegation(row)
+
+
+def add_submission(connection: Connection, submission: Submission) -> None:
+    """Record what was handed in."""
+    errors = submission.field_errors
+    connection.execute(
+        insert(submissions).values(
+            delegation_id=submission.delegation_id,
+            attempt=submission.attempt,
+            number=submission.number,
+            status="accepted" if submission.is_accepted else "refused",
+            received_at=submission.received_at,
+            text=submission.text,
+            field_errors=canonical_text([dict(error) for error in errors]) if errors else None,
+        )
+    )
+
+
+def list_submissions(connection: Connection, delegation_id: str, attempt: int) -> list[Submission]:
+    """Return what was handed in during an attempt, in order."""
+    query = (
+        select(submissions)
+        .where(submissions.c.delegation_id == delegation_id, submissions.c.attempt == attempt)
+        .order_by(submissions.c.number)
+    )
+    return [
+        Submission(
+            delegation_id=row.delegation_id,
+            attempt=row.attempt,
+            number=row.number,
+            is_accepted=row.status == "accepted",
+            received_at=row.received_at,
+            text=row.text,
+            field_errors=() if row.field_errors is None else tuple(parse_json(row.field_errors)),
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def submission_states(connection: Connection, delegation_id: str, attempt: int) -> list[bool]:
+    """Return of each thing handed in during an attempt whether it was taken; asked often, so no text is read."""
+    query = (
+        select(submissions.c.status)
+        .where(submissions.c.delegation_id == delegation_id, submissions.c.attempt == attempt)
+        .order_by(submissions.c.number)
+    )
+    return [status == "accepted" for status in connection.execute(query).scalars()]
 
 
 def _plan(row: Row[Any]) -> PlanRun:

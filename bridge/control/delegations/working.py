@@ -14,11 +14,14 @@ from anyio import to_thread
 from bridge.adapters.base import Evidence, FailureClass, Outcome, SubmissionSource, TaskRequest
 from bridge.adapters.events import AdapterEvent
 from bridge.adapters.registry import harness
+from bridge.control.access.offering import Offer, offer_in
+from bridge.control.access.tokens import bind_in, revoke_of_delegation
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.changing import change_delegation
-from bridge.control.delegations.model import Attempt, Delegation, DelegationStatus
+from bridge.control.delegations.model import Attempt, Delegation, DelegationStatus, Submission
 from bridge.control.delegations.settlement import AttemptOutcome
+from bridge.control.delegations.submitting import SUBMITTED_GRACE_SECONDS, final_submission, has_ended
 from bridge.control.recording import RecordingTransaction
 from bridge.control.taskgroups import sole_error_group
 from bridge.conversations.models import EntryDraft
@@ -30,6 +33,8 @@ from bridge.workspaces.store import save_state
 
 #: How often a running delegation looks whether somebody asked for its end.
 CANCEL_POLL_SECONDS = 0.2
+#: Seconds beyond an attempt's time limit until its agent's token expires, should nobody take it back.
+TOKEN_MARGIN_SECONDS = 600.0
 
 _log = structlog.get_logger(__name__)
 
@@ -80,34 +85,52 @@ async def _attempt(
     delegation = assigned.delegation
     began = controller.clock.monotonic()
     started = Attempt(delegation.id, number, "running", controller.now())
-    await _transact(controller, partial(_begin_attempt, delegation=delegation, attempt=started))
+    begin = partial(_begin_attempt, controller=controller, assigned=assigned, attempt=started)
+    offer = await to_thread.run_sync(partial(controller.recorder.transact, begin))
     cancel = anyio.Event()
-    task = _task_request(controller, assigned, number, problems)
+    task = _task_request(controller, assigned, number, problems, offer)
     async with sole_error_group() as group:
-        group.start_soon(_watch_for_cancel, controller, delegation.id, cancel)
+        group.start_soon(_watch_for_end, controller, delegation.id, number, cancel)
         outcome = await harness(delegation.request.harness).run(
-            task, _Sink(controller, assigned, number), cancel=cancel
+            task, _Sink(controller, assigned, number, offer), cancel=cancel
         )
         group.cancel_scope.cancel()
     duration = max(0.0, controller.clock.monotonic() - began)
     # The worker is done: from here on its outcome stands, whatever happens to whoever waits for it.
     with anyio.CancelScope(shield=True):
-        judged = await to_thread.run_sync(partial(_judge, controller, delegation, number, outcome))
+        judged = await to_thread.run_sync(partial(_judge, controller, assigned, number, outcome))
     return replace(judged, duration_seconds=duration)
 
 
-def _begin_attempt(recording: RecordingTransaction, *, delegation: Delegation, attempt: Attempt) -> None:
+def _begin_attempt(
+    recording: RecordingTransaction, *, controller: Controller, assigned: Assigned, attempt: Attempt
+) -> Offer | None:
+    delegation = assigned.delegation
     rows.put_attempt(recording.tx.connection, attempt)
     recording.event(
         delegation.parent_session_id,
         "delegation.attempt_started",
         {"delegation_id": delegation.id, "attempt": attempt.number},
     )
+    return offer_in(
+        recording,
+        controller.settings,
+        assigned.worker_session_id,
+        purpose=f"attempt {attempt.number}",
+        lifetime_seconds=delegation.request.timeout_seconds + TOKEN_MARGIN_SECONDS,
+        delegation_id=delegation.id,
+    )
 
 
-def _judge(controller: Controller, delegation: Delegation, number: int, outcome: Outcome) -> AttemptOutcome:
+def _judge(controller: Controller, assigned: Assigned, number: int, outcome: Outcome) -> AttemptOutcome:
     """Check what was handed in, close the attempt's row, and return what the attempt came to."""
+    delegation = assigned.delegation
     schema = delegation.request.output_schema
+    with controller.store.read() as connection:
+        handed_in = final_submission(connection, delegation.id, number)
+        is_cancelled = rows.is_cancel_requested(connection, delegation.id)
+    if handed_in is not None:
+        outcome = _as_handed_in(outcome, handed_in, is_cancelled=is_cancelled)
     check = validate_result(outcome.submission, None if schema is None else dict(schema))
     judged = _judged(outcome, check, number, delegation.request.attempts_permitted)
     failure = judged.failure_class or (None if check.valid else "invalid_result")
@@ -124,13 +147,31 @@ def _judge(controller: Controller, delegation: Delegation, number: int, outcome:
         )
         body = {"delegation_id": delegation.id, "attempt": number, "failure_class": failure}
         recording.event(delegation.parent_session_id, "delegation.attempt_ended", body)
+        revoke_of_delegation(recording, assigned.worker_session_id, delegation.id)
 
     controller.recorder.transact(close)
     return judged
 
 
+def _as_handed_in(outcome: Outcome, handed_in: Submission, *, is_cancelled: bool) -> Outcome:
+    """Return the outcome with what the worker handed in while it ran, in place of what its process left."""
+    # How its process ended says nothing about a result that was there before; being cancelled does.
+    is_kept = is_cancelled and outcome.failure is FailureClass.CANCELLED
+    return replace(
+        outcome,
+        submission=handed_in.text.encode(),
+        source=SubmissionSource.STRUCTURED_OUTPUT,
+        failure=outcome.failure if is_kept else None,
+        detail=outcome.detail if is_kept else "",
+    )
+
+
 def _task_request(
-    controller: Controller, assigned: Assigned, number: int, problems: Sequence[Mapping[str, str]]
+    controller: Controller,
+    assigned: Assigned,
+    number: int,
+    problems: Sequence[Mapping[str, str]],
+    offer: Offer | None,
 ) -> TaskRequest:
     request = assigned.delegation.request
     return TaskRequest(
@@ -148,7 +189,8 @@ def _task_request(
         worktree=assigned.worktree,
         folder=attempt_folder(controller, assigned.delegation.id, number),
         environment=controller.environment,
-        additions=request.environment,
+        additions={**request.environment, **({} if offer is None else offer.environment)},
+        mcp_command=() if offer is None else offer.command,
         marker=attempt_marker(assigned.delegation.id, number),
         timeout_seconds=request.timeout_seconds,
         previous_errors=tuple(problems),
@@ -186,18 +228,29 @@ def _judged(outcome: Outcome, check: ResultCheck, number: int, permitted: int) -
     )
 
 
-async def _watch_for_cancel(controller: Controller, delegation_id: str, cancel: anyio.Event) -> None:
+async def _watch_for_end(controller: Controller, delegation_id: str, number: int, cancel: anyio.Event) -> None:
+    """Have the worker ended when somebody asked for that, or some time after it has handed in its result."""
+    handed_in_at: float | None = None
     while not cancel.is_set():
         try:
-            is_requested = await to_thread.run_sync(partial(_is_cancel_requested, controller, delegation_id))
+            is_requested, is_handed_in = await to_thread.run_sync(partial(_look, controller, delegation_id, number))
         except DatabaseBusy as error:
             # A worker is not ended for a look that did not succeed; the next one will.
             _log.warning("the store is busy", action="cancel_poll", delegation_id=delegation_id, code=error.code)
-            is_requested = False
-        if is_requested:
+            is_requested, is_handed_in = False, False
+        if is_handed_in and handed_in_at is None:
+            handed_in_at = anyio.current_time()
+        is_late = handed_in_at is not None and anyio.current_time() - handed_in_at >= SUBMITTED_GRACE_SECONDS
+        if is_requested or is_late:
             cancel.set()
             return
         await anyio.sleep(CANCEL_POLL_SECONDS)
+
+
+def _look(controller: Controller, delegation_id: str, number: int) -> tuple[bool, bool]:
+    """Return whether a delegation's end was asked for, and whether its attempt has its result already."""
+    with controller.store.read() as connection:
+        return rows.is_cancel_requested(connection, delegation_id), has_ended(connection, delegation_id, number)
 
 
 def _is_cancel_requested(controller: Controller, delegation_id: str) -> bool:
@@ -212,10 +265,11 @@ async def _transact(controller: Controller, change: Callable[[RecordingTransacti
 class _Sink:
     """Records what a harness reports: the process in the attempt's row, events in the worker's session."""
 
-    def __init__(self, controller: Controller, assigned: Assigned, number: int) -> None:
+    def __init__(self, controller: Controller, assigned: Assigned, number: int, offer: Offer | None) -> None:
         self._controller = controller
         self._assigned = assigned
         self._number = number
+        self._offer = offer
 
     async def started(self, identity: ProcessIdentity) -> None:
         await _transact(self._controller, partial(self._note, identity))
@@ -229,6 +283,8 @@ class _Sink:
             pid=identity.pid,
             process_start_time=identity.start_time,
         )
+        if self._offer is not None:
+            bind_in(recording, self._offer.token_id, identity)
         facts = {"attempt": number, "pid": identity.pid}
         change_delegation(recording, delegation, "running", facts=facts, status=DelegationStatus.RUNNING)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, literal_column, select
 
 from bridge.conversations.models import ListedEntry, Node
 from bridge.conversations.store import LISTED_COLUMNS, NODE_COLUMNS
@@ -48,6 +48,13 @@ def oldest_nodes(connection: Connection, session_id: str, *, after_sequence: int
     """Return the first entries of a session behind a sequence, in its order."""
     query = select(*NODE_COLUMNS).where(*_between(session_id, None, after_sequence))
     return [Node(*row) for row in connection.execute(query.order_by(_E.sequence).limit(limit))]
+
+
+def newest_note_ids(connection: Connection, session_id: str, limit: int) -> list[str]:
+    """Return the ids of the last notes of a session, of all branches, the last one first."""
+    # Written out and not bound: only so the database knows that the index of notes has them all.
+    query = select(_E.id).where(_E.session_id == session_id, literal_column("kind = 'note'"))
+    return list(connection.execute(query.order_by(_E.sequence.desc()).limit(limit)).scalars())
 
 
 def _between(session_id: str, before_sequence: int | None, after_sequence: int) -> list[ColumnElement[bool]]:

@@ -8,11 +8,13 @@ from bridge.storage.tables.agents import agents
 from bridge.storage.tables.base import metadata
 from bridge.storage.tables.clients import clients
 from bridge.storage.tables.control import (
+    agent_tokens,
     attempts,
     chat_agents,
     controllers,
     delegations,
     plans,
+    submissions,
 )
 from bridge.storage.tables.conversations import (
     blobs,
@@ -41,6 +43,7 @@ from bridge.storage.tables.workspaces import (
 schema_version = Table("schema_version", metadata, Column("version_num", Text, nullable=False))
 
 __all__ = [
+    "agent_tokens",
     "agents",
     "attempts",
     "audit_events",
@@ -67,6 +70,7 @@ __all__ = [
     "session_entries",
     "session_heads",
     "sessions",
+    "submissions",
     "workspace_links",
     "workspace_roots",
     "workspaces",

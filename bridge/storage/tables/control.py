@@ -102,6 +102,47 @@ attempts = Table(
     CheckConstraint("number >= 1", name="number"),
 )
 
+#: What an agent handed in while it worked: each try of an attempt, taken or not. ``text`` is what is judged, after
+#: redaction; ``field_errors`` says what is wrong with one that was not taken.
+submissions = Table(
+    "submissions",
+    metadata,
+    key("delegation_id"),
+    key("attempt", BigInteger),
+    key("number", BigInteger),
+    required("status"),
+    required("received_at"),
+    required("text", Text),
+    optional("field_errors", Text),
+    ForeignKeyConstraint(
+        ["delegation_id", "attempt"],
+        ["attempts.delegation_id", "attempts.number"],
+        name="fk_submissions_attempt",
+    ),
+    CheckConstraint("status IN ('accepted', 'refused')", name="status"),
+    CheckConstraint("number >= 1", name="number"),
+)
+
+#: Proof of an agent's process that it may act for one session. Only the digest of the secret is kept; ``process_…``
+#: is set once the process runs, and the token is worth nothing after it.
+agent_tokens = Table(
+    "agent_tokens",
+    metadata,
+    key("id"),
+    required("digest"),
+    required("session_id"),
+    optional("delegation_id"),
+    required("purpose"),
+    required("created_at"),
+    required("expires_at"),
+    optional("revoked_at"),
+    optional("host"),
+    optional("pid", Integer),
+    optional("process_start_time", Float),
+    CheckConstraint("length(digest) = 64", name="digest"),
+    Index("ix_agent_tokens_session_id", "session_id"),
+)
+
 #: An agent process that a chat talks to, and the chat's own: what a killed chat left running is found by it.
 chat_agents = Table(
     "chat_agents",

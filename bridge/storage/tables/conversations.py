@@ -142,6 +142,8 @@ session_entries = Table(
     # What the current contract did not write: nothing in most stores, so appends do not pay for it, and who looks for
     # entries that cannot be read does not go through all of them.
     partial_index("ix_session_entries_other_versions", "semantic_schema_version", "session_id", where=OTHER_VERSIONS),
+    # Notes are few among many entries, and asked for by themselves.
+    partial_index("ix_session_entries_notes", "session_id", "sequence", where="kind = 'note'"),
     partial_unique(
         "uq_session_entries_external_id",
         "session_id",

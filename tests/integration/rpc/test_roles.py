@@ -24,6 +24,7 @@ UNKNOWN = {
     Names.ENTRY: "20260101-000000-ffff-000001",
     Names.TASK: "d0123456789ab",
     Names.EVIDENCE: "20260101-000000-ffff-000001",
+    Names.LINEAGE: "20260101-000000-ffff",
 }
 AGENTS = sorted(name for name, one in METHODS.items() if Role.AGENT in one.roles)
 
@@ -61,6 +62,7 @@ class Case:
             Names.ENTRY: self.entry,
             Names.TASK: self.task,
             Names.EVIDENCE: self.result,
+            Names.LINEAGE: self.session,
         }[kind]
 
 
@@ -98,6 +100,11 @@ def params_of(name, case, workspace, agent=None):
         "delegations/show": {"task": case.task},
         "delegations/wait": {"task": case.task, "timeout_ms": 0},
         "references/resolve": {"reference": case.result, "session": session},
+        "references/read": {"reference": case.result, "session": session},
+        "delegations/submit": {"session": session, "result": {}},
+        "notes/add": {"session": session, "text": "n"},
+        "notes/read": {"session": session, "of": session},
+        "sessions/wake": {"session": session},
         "divergence/report": {"session": session, "moment": "prompt"},
         "integrity/verify": {},
         "events/subscribe": {"session": session},
@@ -118,6 +125,7 @@ FAILS = {
     "workspaces/relink": ("relink_refused", set()),
     "sessions/import": ("transcript_invalid", {"text"}),
     "delegations/discard": (None, {"task"}),
+    "delegations/submit": ("no_open_delegation", {"result"}),
 }
 
 
@@ -127,7 +135,7 @@ def call_it(call, name, role, case, workspace):
     if name not in FAILS:
         return call(name, role=role, own=own, **params)
     code, needed = FAILS[name]
-    params = {key: {"task": case.task}.get(key, "x") for key in needed}
+    params = {key: {"task": case.task, "result": {}}.get(key, "x") for key in needed}
     if code is None:
         return call(name, role=role, own=own, **params)
     assert call(name, role=role, own=own, fails=True, **params)["data"]["code"] == code
@@ -270,7 +278,7 @@ def test_a_method_that_is_not_for_agents_is_recorded_as_refused(call, controller
 
 def test_params_that_are_not_for_agents_do_not_exist_for_them(call, own, workspace):
     withheld = {name: withheld_params(METHODS[name].params, Role.AGENT) for name in AGENTS}
-    assert {name for name, params in withheld.items() if params} == {"events/subscribe"}
+    assert {name for name, params in withheld.items() if params} == {"events/subscribe", "sessions/wake"}
     for value in (workspace, "w000000000000"):
         error = call("events/subscribe", workspace=value, role=Role.AGENT, own=own.session, fails=True)
         assert error["data"]["details"]["fields"] == [{"path": "/workspace", "message": "is not a known field"}]

@@ -57,6 +57,7 @@ EXAMPLES: list[tuple[str, str]] = [
     ("stripe-secret", f"whsec_{ALNUM[:32]}"),
     ("digitalocean-token", f"dop_v1_{HEX}"),
     ("shopify-token", f"shpat_{HEX[:32]}"),
+    ("bridge-agent-token", f"bridge_agent_{HEX[:16]}_{ALNUM[:43]}"),
     ("docker-token", f"dckr_pat_{ALNUM[:27]}"),
     ("vault-token", f"hvs.{ALNUM}"),
     ("atlassian-token", f"ATATT3{ALNUM}{ALNUM}"),

@@ -25,6 +25,7 @@ EXPECTED = {
     *("sessions/export", "sessions/import", "events/subscribe", "events/unsubscribe"),
     *(f"delegations/{verb}" for verb in ("list", "show", "request", "wait", "cancel", "adopt", "discard")),
     *(f"workspaces/{verb}" for verb in ("list", "show", "observe", "init", "relink")),
+    *("references/read", "delegations/submit", "notes/add", "notes/read", "sessions/wake"),
     *("agents/list", "agents/show", "references/resolve", "divergence/report", "integrity/verify", "integrity/root"),
 }
 
@@ -59,6 +60,7 @@ def test_a_method_is_described(name):
 #: Params that name something, by their names; an agent's methods either declare what they name or have none of them.
 NAMING = {"session": Names.SESSION, "entry": Names.ENTRY, "task": Names.TASK, "reference": Names.EVIDENCE}
 NAMING |= {"turn": Names.ENTRY, "after": Names.ENTRY}
+NAMING |= {"of": Names.LINEAGE, "from_session": None}
 NAMING |= {"evidence": Names.EVIDENCE, "workspace": None, "parent": None, "agent": None}
 
 

@@ -52,12 +52,12 @@ def test_the_default_state_directory_is_the_librarys(monkeypatch, base):
         monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     else:
         monkeypatch.setenv("XDG_STATE_HOME", base)
-    assert remote._home(os.environ) == platformdirs.user_state_dir("bridge", appauthor=False)
+    assert remote.home_of(os.environ) == platformdirs.user_state_dir("bridge", appauthor=False)
 
 
 def test_a_relative_home_is_for_the_command_itself_to_refuse():
-    assert remote._home({"BRIDGE_HOME": "relative"}) is None
-    assert remote._home({"BRIDGE_HOME": "/x//y/"}) == "/x/y"
+    assert remote.home_of({"BRIDGE_HOME": "relative"}) is None
+    assert remote.home_of({"BRIDGE_HOME": "/x//y/"}) == "/x/y"
 
 
 def test_a_build_shows_every_change_of_a_file(tmp_path):

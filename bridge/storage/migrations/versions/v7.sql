@@ -16,9 +16,29 @@ CREATE TABLE agents (
 
 CREATE INDEX ix_session_entries_other_versions ON session_entries (semantic_schema_version, session_id) WHERE semantic_schema_version <> 2
 
+CREATE INDEX ix_session_entries_notes ON session_entries (session_id, sequence) WHERE kind = 'note'
+
 CREATE INDEX ix_agents_parent_agent_id ON agents (parent_agent_id)
 
 CREATE INDEX ix_agents_session_id ON agents (session_id)
+
+CREATE TABLE agent_tokens (
+    id VARCHAR NOT NULL,
+    digest VARCHAR NOT NULL,
+    session_id VARCHAR NOT NULL,
+    delegation_id VARCHAR,
+    purpose VARCHAR NOT NULL,
+    created_at VARCHAR NOT NULL,
+    expires_at VARCHAR NOT NULL,
+    revoked_at VARCHAR,
+    host VARCHAR,
+    pid INTEGER,
+    process_start_time FLOAT,
+    CONSTRAINT pk_agent_tokens PRIMARY KEY (id),
+    CONSTRAINT ck_agent_tokens_digest CHECK (length(digest) = 64)
+)
+
+CREATE INDEX ix_agent_tokens_session_id ON agent_tokens (session_id)
 
 CREATE TABLE controllers (
     id VARCHAR NOT NULL,
@@ -218,6 +238,20 @@ CREATE TABLE attempts (
     CONSTRAINT pk_attempts PRIMARY KEY (delegation_id, number),
     CONSTRAINT fk_attempts_delegation_id FOREIGN KEY(delegation_id) REFERENCES delegations (id),
     CONSTRAINT ck_attempts_number CHECK (number >= 1)
+)
+
+CREATE TABLE submissions (
+    delegation_id VARCHAR NOT NULL,
+    attempt BIGINT NOT NULL,
+    number BIGINT NOT NULL,
+    status VARCHAR NOT NULL,
+    received_at VARCHAR NOT NULL,
+    text TEXT NOT NULL,
+    field_errors TEXT,
+    CONSTRAINT pk_submissions PRIMARY KEY (delegation_id, attempt, number),
+    CONSTRAINT fk_submissions_attempt FOREIGN KEY(delegation_id, attempt) REFERENCES attempts (delegation_id, number),
+    CONSTRAINT ck_submissions_status CHECK (status IN ('accepted', 'refused')),
+    CONSTRAINT ck_submissions_number CHECK (number >= 1)
 )
 
 CREATE TABLE chat_agents (

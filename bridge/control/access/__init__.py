@@ -1,0 +1,1 @@
+"""Tokens by which an agent's process proves which session it may act for."""
