@@ -23,13 +23,18 @@ FOUND_FIELDS: Final = MappingProxyType(
 )
 
 
+def is_searchable(kind: str, context_visibility: str) -> bool:
+    """Return whether an entry can have words that can be found, whatever its payload."""
+    return kind in CONVERSATIONAL_KINDS and context_visibility == ELIGIBLE
+
+
 def searchable_text(version: int, kind: str, payload_text: str, context_visibility: str) -> str:
     """Return the words of a stored entry that can be found; empty if there are none.
 
     An entry of a version that this Bridge does not read has none here: whether its session may be searched at all
     is decided elsewhere.
     """
-    if kind not in CONVERSATIONAL_KINDS or context_visibility != ELIGIBLE:
+    if not is_searchable(kind, context_visibility):
         return ""
     try:
         meaning = interpret(version, kind, payload_text)

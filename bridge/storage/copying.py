@@ -24,7 +24,9 @@ from bridge.storage.transaction import Transaction
 #: Rows written at a time.
 ROWS_AT_ONCE: Final = 500
 #: Tables that every store fills by itself: which schema it has, and what is derived.
-LEFT_OUT: Final = frozenset({"schema_version", "recall_documents", "recall_marks", "event_order"})
+LEFT_OUT: Final = frozenset(
+    {"schema_version", "recall_documents", "recall_marks", "recall_terms", "recall_state", "event_order"}
+)
 #: Tables whose rows refer to others of the same table, and the columns by which what is referred to comes first.
 _ORDERS: Final = {"session_entries": ("session_id", "sequence"), "agents": ("depth", "id")}
 

@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from bridge.foundation.errors import InvalidConfiguration
+from bridge.storage import fulltext
 from bridge.storage.ddl_postgresql import APPLICATION_ROLE, grant_statements, role_statement, trigger_statements
 from bridge.storage.engine import MAX_READERS
 from bridge.storage.errors import DatabaseFailed, DatabaseMissing, SchemaUpgradeNeeded, StoreClosed
@@ -117,7 +118,7 @@ class PostgresqlBackend:
                 _require_utf8(connection)
                 schema = _schema_of(connection)
                 metadata.create_all(connection, checkfirst=False)
-                for statement in trigger_statements(schema):
+                for statement in (*fulltext.postgresql_statements(), *trigger_statements(schema)):
                     connection.exec_driver_sql(statement)
                 _grant(connection, schema)
                 connection.execute(schema_version.insert().values(version_num=str(SCHEMA_VERSION)))
@@ -300,7 +301,7 @@ def _grant(connection: Connection, schema: str) -> None:
     connection.exec_driver_sql(role_statement())
     query = f"SELECT 1 FROM pg_roles WHERE rolname = '{APPLICATION_ROLE}'"  # noqa: S608 - constant
     if connection.exec_driver_sql(query).first() is not None:
-        for statement in grant_statements(schema, iter(metadata.tables)):
+        for statement in grant_statements(schema, iter((*metadata.tables, *fulltext.INDEXES))):
             connection.exec_driver_sql(statement)
 
 

@@ -1,0 +1,204 @@
+"""Putting chats in order, and saying whether the first one is meant. Pure: the same answers on every database.
+
+Three lists are fused by reciprocal rank: chats by their best entry, by what a look at the whole chat says, and by how
+many of the words occur anywhere in the chat. Small bonuses follow: several matches, all words, recency, active branch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from bridge.recall.asking import Question, Word
+
+#: The constant of reciprocal rank fusion: how little the first ranks differ.
+RANK_CONSTANT: Final = 60
+#: Weights of the three lists.
+ENTRY_WEIGHT: Final = 1.0
+DIGEST_WEIGHT: Final = 1.0
+COVER_WEIGHT: Final = 2.0
+#: Bonuses, in parts of what the first place of a list of weight one is worth.
+SEVERAL_BONUS: Final = 0.25
+ALL_WORDS_BONUS: Final = 2.0
+RECENCY_BONUS: Final = 0.1
+ACTIVE_BONUS: Final = 0.1
+#: Days after which recency counts for a third.
+RECENCY_DAYS: Final = 30.0
+#: Fewer chats than this with all words: those with some of them count as well.
+MIN_CHATS: Final = 4
+#: How much long entries count less (the b of BM25), and its saturation.
+LENGTH_WEIGHT: Final = 0.4
+SATURATION: Final = 1.2
+#: By how much the first must lead to be taken for what is meant.
+CLEAR_LEAD: Final = 1.5
+#: Matches of one word in a chat that are counted.
+MAX_COUNTED: Final = 8
+
+_FIRST_PLACE: Final = 1 / (RANK_CONSTANT + 1)
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What speaks for a chat.
+
+    Parameters
+    ----------
+    entries
+        For each of its matching entries, which words it holds, as bits; and its length.
+    digest
+        Which words a look at it holds.
+    """
+
+    chat: int
+    entries: dict[int, int] = field(default_factory=dict)
+    documents: dict[int, tuple[int, int]] = field(default_factory=dict)
+    digest: int = 0
+
+    @property
+    def words(self) -> int:
+        """Which words occur anywhere in it."""
+        found = self.digest
+        for words in self.entries.values():
+            found |= words
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A chat in its place.
+
+    Parameters
+    ----------
+    matches
+        Entries that hold any of the words, as far as they were counted.
+    has_all
+        Whether every word occurs in it.
+    best_document
+        The document that speaks for it most; None if only its digest does.
+    """
+
+    chat: int
+    score: float
+    matches: int
+    has_all: bool
+    best_document: int | None
+    newest_document: int | None
+
+
+def rank(
+    question: Question,
+    evidence: Mapping[int, Evidence],
+    *,
+    average_length: float,
+    age_days: Callable[[int | None], float],
+) -> tuple[list[Ranked], bool]:
+    """Return chats in order, and whether these hold only a part of the words.
+
+    Parameters
+    ----------
+    age_days
+        Gives the age of a document.
+    """
+    everything = (1 << len(question.words)) - 1
+    complete = {chat: one for chat, one in evidence.items() if one.words == everything}
+    is_relaxed = len(complete) < MIN_CHATS and len(complete) < len(evidence)
+    considered = evidence if is_relaxed else complete
+    weights = [word.weight for word in question.words]
+    best = {chat: _best_entry(one, weights, average_length) for chat, one in considered.items()}
+    covers = {chat: _cover(one, question.words) for chat, one in considered.items()}
+    digests = {chat: _sum(one.digest, weights) for chat, one in considered.items() if one.digest}
+    newest = {chat: max(one.documents, default=None) for chat, one in considered.items()}
+    scores = dict.fromkeys(considered, 0.0)
+    entry_list = {chat: score for chat, (score, _) in best.items() if score}
+    for weight, found in ((ENTRY_WEIGHT, entry_list), (DIGEST_WEIGHT, digests), (COVER_WEIGHT, covers)):
+        for place, chat in _places(found, newest):
+            scores[chat] += weight / (RANK_CONSTANT + place)
+    total = sum(weights) or 1.0
+    for chat, one in considered.items():
+        several = sum(1 for _ in one.documents)
+        share = _sum(one.words, weights) / total
+        bonus = SEVERAL_BONUS * min(several - 1, 3) / 3 if several > 1 else 0.0
+        bonus += ALL_WORDS_BONUS if one.words == everything else ALL_WORDS_BONUS * (share - 1)
+        bonus += RECENCY_BONUS * math.exp(-age_days(newest[chat]) / RECENCY_DAYS)
+        scores[chat] += bonus * _FIRST_PLACE
+    ranked = [
+        Ranked(
+            chat,
+            score,
+            len(considered[chat].documents),
+            considered[chat].words == everything,
+            best[chat][1],
+            newest[chat],
+        )
+        for chat, score in scores.items()
+    ]
+    ranked.sort(key=lambda one: (-one.score, -(one.newest_document or 0), one.chat))
+    return ranked, is_relaxed
+
+
+def prefer_active(ranked: Sequence[Ranked], active: Mapping[int, bool]) -> list[Ranked]:
+    """Return chats in order, once it is known which of the first have their best entry on the active branch."""
+    known = [
+        replace(one, score=one.score + ACTIVE_BONUS * _FIRST_PLACE) if active.get(one.chat) else one
+        for one in ranked[: len(active)]
+    ]
+    known.sort(key=lambda one: (-one.score, -(one.newest_document or 0), one.chat))
+    return [*known, *ranked[len(active) :]]
+
+
+def is_confident(question: Question, ranked: Sequence[Ranked]) -> bool:
+    """Return whether the first chat is the one that is meant, so that nobody need be asked.
+
+    Every word must be known and occur in it. It must lead clearly and match twice, or be the only one, and then one
+    of the words must be rare: a single chat that happens to have a common word is no answer.
+    """
+    if not ranked or not question.words or question.unseen or not all(word.is_known for word in question.words):
+        return False
+    first = ranked[0]
+    if not first.has_all:
+        return False
+    if len(ranked) == 1:
+        return question.has_rare_word
+    return first.matches >= 2 and first.score >= CLEAR_LEAD * ranked[1].score
+
+
+def score_entry(words: int, length: int, weights: Sequence[float], average_length: float) -> float:
+    """Return how much an entry says: its words by their rarity, less the longer it is."""
+    relative = length / average_length if average_length else 1.0
+    return _sum(words, weights) * (SATURATION + 1) / (1 + SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * relative))
+
+
+def _best_entry(evidence: Evidence, weights: Sequence[float], average_length: float) -> tuple[float, int | None]:
+    best, found = 0.0, None
+    for document, words in evidence.entries.items():
+        score = score_entry(words, evidence.documents[document][1], weights, average_length)
+        if score > best or (score == best and found is not None and document > found):
+            best, found = score, document
+    return best, found
+
+
+def _cover(evidence: Evidence, words: Sequence[Word]) -> float:
+    """Return how much the whole chat says: each word once, and a little more for each further entry that has it."""
+    total = 0.0
+    for place, word in enumerate(words):
+        bit = 1 << place
+        count = sum(1 for found in evidence.entries.values() if found & bit)
+        count = min(count + 2 * bool(evidence.digest & bit), MAX_COUNTED)
+        total += word.weight * count / (count + SATURATION) if count else 0.0
+    return total
+
+
+def _sum(words: int, weights: Sequence[float]) -> float:
+    return sum(weight for place, weight in enumerate(weights) if words >> place & 1)
+
+
+def _places(scores: Mapping[int, float], newest: Mapping[int, int | None]) -> Iterable[tuple[int, int]]:
+    """Yield places and chats, the best first; those that score the same share a place."""
+    ordered = sorted(scores, key=lambda chat: (-scores[chat], -(newest[chat] or 0), chat))
+    place, previous = 0, None
+    for count, chat in enumerate(ordered, 1):
+        if scores[chat] != previous:
+            place, previous = count, scores[chat]
+        yield place, chat
