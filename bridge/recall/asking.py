@@ -13,6 +13,7 @@ from datetime import datetime, tzinfo
 from functools import partial
 from typing import Final
 
+from bridge.recall.related import related
 from bridge.recall.terms import MAX_QUERY_CHARACTERS, Phrase, fold, phrase_of
 from bridge.recall.timephrases import Window, find_window
 
@@ -30,6 +31,8 @@ MAX_EXPANSIONS: Final = 12
 MAX_SCANNED: Final = 400
 #: Words that one typing error may stand for.
 MAX_CORRECTIONS: Final = 6
+#: How much a related word says, in parts of what it would say by itself.
+RELATED_SHARE: Final = 0.5
 #: A word is rare if it stands in at most this part of all documents, or in this number of them.
 RARE_SHARE: Final = 0.001
 RARE_DOCUMENTS: Final = 20
@@ -39,7 +42,11 @@ _STOPWORDS = (
     "does doing find for from had has have how i if in into is it its like look looking me my of on or "
     "our said say session sessions show so some talked talk talking that the their them then there these "
     "they thing things this to us was we were what when where which who why will with would you your "
-    "discussed discussion discuss something again remember one "
+    "discussed discussion discuss something again remember one too because all every each other more most "
+    "than very just get getting got gets keep keeps kept keeping make makes making made put take took go "
+    "goes going went come comes came need needs want wanted he she him her his out up down off over under "
+    "after before until while also only even still already yet not no nor someone somebody everyone "
+    "everybody nobody people itself "
 )
 #: Words that say nothing about what was spoken of. A question of these alone is looked up as it is.
 STOPWORDS: Final = frozenset(_STOPWORDS.split())
@@ -93,6 +100,8 @@ class Question:
         Words that stand nowhere, and resemble nothing that does.
     ignored
         Words left out because others are rarer.
+    related
+        What else the words may have meant, for when too few chats hold them all.
     """
 
     words: tuple[Word, ...]
@@ -101,6 +110,7 @@ class Question:
     unseen: tuple[str, ...]
     ignored: tuple[str, ...]
     total: int
+    related: tuple[Word, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -163,7 +173,8 @@ def ask(
     kept = [word for word in words if word.is_quoted]
     kept += sorted((word for word in words if not word.is_quoted), key=lambda word: word.documents)[:MAX_WORDS]
     ignored = tuple(word.text for word in words if word not in kept)
-    return Question(tuple(kept), window, harness, tuple(unseen), ignored, total)
+    meant = _related([*(word.text for word in kept if not word.is_quoted), *unseen][:MAX_WORDS], frequencies, total)
+    return Question(tuple(kept), window, harness, tuple(unseen), ignored, total, meant)
 
 
 def _find_harness(text: str, harnesses: Callable[[], Iterable[str]]) -> tuple[str | None, str]:
@@ -214,6 +225,26 @@ def _word(
     documents = min(sum(found.values()), max(total, 1))
     weight = math.log(1 + max(total, 1) / documents)
     return Word(piece, tuple(found), documents, is_known, is_quoted, weight)
+
+
+def _related(pieces: Sequence[str], frequencies: Frequencies, total: int) -> tuple[Word, ...]:
+    """Return for each piece the related words that stand in the index, as one word that says less than its own."""
+    wanted: dict[str, list[Phrase]] = {}
+    for piece in pieces:
+        others = related(tuple(form[0] for form in _forms(phrase_of(piece)) if len(form) == 1))
+        phrases = [phrase for other in others if (phrase := phrase_of(other))]
+        if phrases:
+            wanted[piece] = phrases
+    known = frequencies({term for phrases in wanted.values() for phrase in phrases for term in phrase})
+    found = []
+    for piece, phrases in wanted.items():
+        counts = {phrase: count for phrase in phrases if (count := min(known.get(term, 0) for term in phrase))}
+        if counts:
+            documents = min(sum(counts.values()), max(total, 1))
+            weight = RELATED_SHARE * math.log(1 + max(total, 1) / documents)
+            word = Word(piece, tuple(counts), documents, is_known=False, is_quoted=False, weight=weight)
+            found.append(word)
+    return tuple(found)
 
 
 def _expanded(term: str, beginnings: Beginnings) -> dict[Phrase, int]:

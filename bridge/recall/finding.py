@@ -6,15 +6,15 @@ asked for, and everything else is worked out of that in the same way on every da
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Final
 
 from bridge.recall import store
-from bridge.recall.asking import Question, ask
+from bridge.recall.asking import Question, Word, ask
 from bridge.recall.index import SLOTS, scope_of, scope_of_session
-from bridge.recall.ranking import Evidence, Ranked, is_confident, rank
+from bridge.recall.ranking import Evidence, Ranked, is_confident, is_thin, rank
 from bridge.storage import fulltext
 from bridge.storage.fulltext import DIGEST_INDEX, ENTRY_INDEX
 from bridge.storage.transaction import Connection
@@ -88,9 +88,12 @@ def understand(
 
 def find(connection: Connection, question: Question, bounds: Bounds, *, now: datetime) -> Found:
     """Return the chats that a question asks for, the best first."""
-    if not question.words and (question.unseen or not (question.window or question.harness)):
+    if not (question.words or question.related) and (question.unseen or not (question.window or question.harness)):
         return Found(question, (), is_relaxed=False, is_confident=False)
-    evidence = _evidence(connection, question, bounds)
+    evidence = _evidence(connection, question.words, question, bounds)
+    if question.related and is_thin(question, evidence):
+        # Too few chats hold all words: what they may have meant counts as well, less than what was said.
+        evidence = _evidence(connection, (*question.words, *question.related), question, bounds)
     state = store.state(connection)
     average = state.get("terms", 0) / max(state.get("documents", 0), 1)
 
@@ -107,11 +110,11 @@ def time_of(document: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=document // SLOTS)
 
 
-def _evidence(connection: Connection, question: Question, bounds: Bounds) -> dict[int, Evidence]:
+def _evidence(connection: Connection, words: Sequence[Word], question: Question, bounds: Bounds) -> dict[int, Evidence]:
     scopes, span = bounds.scopes(question.harness), _span(question)
     if span is not None and span[0] > span[1]:
         return {}
-    groups = [word.alternatives for word in question.words]
+    groups = [word.alternatives for word in words]
     found: dict[int, Evidence] = {}
 
     def note(rows: list[tuple[int, ...]], words: int) -> None:
@@ -127,10 +130,10 @@ def _evidence(connection: Connection, question: Question, bounds: Bounds) -> dic
         return found
     for place, group in enumerate(groups):
         note(fulltext.newest(connection, ENTRY_INDEX, scopes, (group,), limit=WINDOW, span=span), 1 << place)
-    if len(groups) > 1:
+    own = groups[: len(question.words)]
+    if len(own) > 1:
         # Beyond the newest matches of each word there may be older entries that hold all of them.
-        everything = (1 << len(groups)) - 1
-        note(fulltext.newest(connection, ENTRY_INDEX, scopes, groups, limit=WINDOW, span=span), everything)
+        note(fulltext.newest(connection, ENTRY_INDEX, scopes, own, limit=WINDOW, span=span), (1 << len(own)) - 1)
     for place, group in enumerate(groups):
         for (chat,) in fulltext.newest(connection, DIGEST_INDEX, scopes, (group,), limit=DIGEST_WINDOW):
             if chat in found or span is None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from bridge.recall.asking import Question, Word
+from bridge.recall.asking import RELATED_SHARE, Question
 
 #: The constant of reciprocal rank fusion: how little the first ranks differ.
 RANK_CONSTANT: Final = 60
@@ -87,6 +87,14 @@ class Ranked:
     newest_document: int | None
 
 
+def is_thin(question: Question, evidence: Mapping[int, Evidence]) -> bool:
+    """Return whether too few chats hold all words; never enough do where a word is unknown or only guessed at."""
+    everything = (1 << len(question.words)) - 1
+    if not everything or question.unseen or not all(word.is_known for word in question.words):
+        return True
+    return sum(1 for one in evidence.values() if one.words & everything == everything) < MIN_CHATS
+
+
 def rank(
     question: Question,
     evidence: Mapping[int, Evidence],
@@ -102,25 +110,26 @@ def rank(
         Gives the age of a document.
     """
     everything = (1 << len(question.words)) - 1
-    complete = {chat: one for chat, one in evidence.items() if one.words == everything}
-    is_relaxed = len(complete) < MIN_CHATS and len(complete) < len(evidence)
+    complete = {chat: one for chat, one in evidence.items() if everything and one.words & everything == everything}
+    if not question.words and not question.related:
+        complete = dict(evidence)  # only a time was asked for, or a harness
+    is_relaxed = is_thin(question, evidence) and len(complete) < len(evidence)
     considered = evidence if is_relaxed else complete
-    weights = [word.weight for word in question.words]
-    best = {chat: _best_entry(one, weights, average_length) for chat, one in considered.items()}
-    covers = {chat: _cover(one, question.words) for chat, one in considered.items()}
-    digests = {chat: _sum(one.digest, weights) for chat, one in considered.items() if one.digest}
+    concepts = concepts_of(question)
+    best = {chat: _best_entry(one, concepts, average_length) for chat, one in considered.items()}
+    covers = {chat: _cover(one, concepts) for chat, one in considered.items()}
+    digests = {chat: worth(one.digest, concepts) for chat, one in considered.items() if one.digest}
     newest = {chat: max(one.documents, default=None) for chat, one in considered.items()}
     scores = dict.fromkeys(considered, 0.0)
     entry_list = {chat: score for chat, (score, _) in best.items() if score}
     for weight, found in ((ENTRY_WEIGHT, entry_list), (DIGEST_WEIGHT, digests), (COVER_WEIGHT, covers)):
         for place, chat in _places(found, newest):
             scores[chat] += weight / (RANK_CONSTANT + place)
-    total = sum(weights) or 1.0
+    total = sum(concept.weight for concept in concepts) or 1.0
     for chat, one in considered.items():
-        several = sum(1 for _ in one.documents)
-        share = _sum(one.words, weights) / total
+        several = len(one.documents)
         bonus = SEVERAL_BONUS * min(several - 1, 3) / 3 if several > 1 else 0.0
-        bonus += ALL_WORDS_BONUS if one.words == everything else ALL_WORDS_BONUS * (share - 1)
+        bonus += ALL_WORDS_BONUS * worth(one.words, concepts) / total
         bonus += RECENCY_BONUS * math.exp(-age_days(newest[chat]) / RECENCY_DAYS)
         scores[chat] += bonus * _FIRST_PLACE
     ranked = [
@@ -128,7 +137,7 @@ def rank(
             chat,
             score,
             len(considered[chat].documents),
-            considered[chat].words == everything,
+            bool(everything) and considered[chat].words & everything == everything,
             best[chat][1],
             newest[chat],
         )
@@ -136,6 +145,41 @@ def rank(
     ]
     ranked.sort(key=lambda one: (-one.score, -(one.newest_document or 0), one.chat))
     return ranked, is_relaxed
+
+
+@dataclass(frozen=True, slots=True)
+class Concept:
+    """One thing asked for: a word, and what else it may have meant; each as a bit, 0 if there is none.
+
+    ``weight`` is what it says where it is found as it was asked for, ``related_weight`` where it is not.
+    """
+
+    bit: int
+    related_bit: int
+    weight: float
+    related_weight: float
+
+    def worth(self, words: int) -> float:
+        """Return what it says of something that holds some words."""
+        return self.weight if words & self.bit else self.related_weight if words & self.related_bit else 0.0
+
+
+def concepts_of(question: Question) -> list[Concept]:
+    """Return what is asked for; the bits are in the order of the question's words, then of its related ones."""
+    related = {word.text: (place, word) for place, word in enumerate(question.related, len(question.words))}
+    found = []
+    for place, word in enumerate(question.words):
+        other = related.pop(word.text, None)
+        bit = 0 if other is None else 1 << other[0]
+        found.append(Concept(1 << place, bit, word.weight, 0.0 if other is None else min(other[1].weight, word.weight)))
+    # Of a word that stands nowhere only these are left.
+    found += [Concept(0, 1 << place, word.weight / RELATED_SHARE, word.weight) for place, word in related.values()]
+    return found
+
+
+def worth(words: int, concepts: Sequence[Concept]) -> float:
+    """Return what something says that holds some words."""
+    return sum(concept.worth(words) for concept in concepts)
 
 
 def prefer_active(ranked: Sequence[Ranked], active: Mapping[int, bool]) -> list[Ranked]:
@@ -164,34 +208,33 @@ def is_confident(question: Question, ranked: Sequence[Ranked]) -> bool:
     return first.matches >= 2 and first.score >= CLEAR_LEAD * ranked[1].score
 
 
-def score_entry(words: int, length: int, weights: Sequence[float], average_length: float) -> float:
-    """Return how much an entry says: its words by their rarity, less the longer it is."""
+def score_entry(said: float, length: int, average_length: float) -> float:
+    """Return how much an entry says: what its words do, less the longer it is."""
     relative = length / average_length if average_length else 1.0
-    return _sum(words, weights) * (SATURATION + 1) / (1 + SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * relative))
+    return said * (SATURATION + 1) / (1 + SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * relative))
 
 
-def _best_entry(evidence: Evidence, weights: Sequence[float], average_length: float) -> tuple[float, int | None]:
+def _best_entry(evidence: Evidence, concepts: Sequence[Concept], average_length: float) -> tuple[float, int | None]:
     best, found = 0.0, None
     for document, words in evidence.entries.items():
-        score = score_entry(words, evidence.documents[document][1], weights, average_length)
+        score = score_entry(worth(words, concepts), evidence.documents[document][1], average_length)
         if score > best or (score == best and found is not None and document > found):
             best, found = score, document
     return best, found
 
 
-def _cover(evidence: Evidence, words: Sequence[Word]) -> float:
-    """Return how much the whole chat says: each word once, and a little more for each further entry that has it."""
+def _cover(evidence: Evidence, concepts: Sequence[Concept]) -> float:
+    """Return how much the whole chat says: each concept once, and a little more for further entries that have it."""
     total = 0.0
-    for place, word in enumerate(words):
-        bit = 1 << place
-        count = sum(1 for found in evidence.entries.values() if found & bit)
-        count = min(count + 2 * bool(evidence.digest & bit), MAX_COUNTED)
-        total += word.weight * count / (count + SATURATION) if count else 0.0
+    for concept in concepts:
+        bits = concept.bit | concept.related_bit
+        values = [concept.worth(words) for words in evidence.entries.values() if words & bits]
+        if evidence.digest & bits:
+            values.append(concept.worth(evidence.digest))
+        if values:
+            count = min(len(values), MAX_COUNTED)
+            total += max(values) * count / (count + SATURATION)
     return total
-
-
-def _sum(words: int, weights: Sequence[float]) -> float:
-    return sum(weight for place, weight in enumerate(weights) if words >> place & 1)
 
 
 def _places(scores: Mapping[int, float], newest: Mapping[int, int | None]) -> Iterable[tuple[int, int]]:

@@ -104,8 +104,7 @@ def _found(
     """Return the entries that hold one phrase of each group, in order, one more than wanted if there is one."""
     rows = _rows(connection, chats, groups, wanted)
     average = sum(row[3] for row in rows) / len(rows) if rows else 0.0
-    everything = (1 << len(weights)) - 1
-    scored = [(score_entry(everything, row[3], weights, average), row) for row in rows[:WINDOW]]
+    scored = [(score_entry(sum(weights), row[3], average), row) for row in rows[:WINDOW]]
     scored.sort(key=lambda one: (-one[0], -one[1][0]))
     return _places(chats, [row for _, row in scored] + rows[WINDOW:], wanted)
 
@@ -114,13 +113,13 @@ def _found_in_part(
     connection: Connection, chats: Mapping[int, Scope], phrases: Sequence[Phrase], weights: Sequence[float], wanted: int
 ) -> list[Place]:
     rows: dict[int, tuple[int, ...]] = {}
-    words: dict[int, int] = {}
-    for place, phrase in enumerate(phrases[:MAX_WEIGHED]):
+    said: dict[int, float] = {}
+    for phrase, weight in zip(phrases[:MAX_WEIGHED], weights, strict=False):
         for row in _rows(connection, chats, [(phrase,)], wanted):
             rows[row[0]] = row
-            words[row[0]] = words.get(row[0], 0) | 1 << place
+            said[row[0]] = said.get(row[0], 0.0) + weight
     average = sum(row[3] for row in rows.values()) / len(rows) if rows else 0.0
-    scored = [(score_entry(words[number], row[3], weights, average), row) for number, row in rows.items()]
+    scored = [(score_entry(said[number], row[3], average), row) for number, row in rows.items()]
     scored.sort(key=lambda one: (-one[0], -one[1][0]))
     return _places(chats, [row for _, row in scored], wanted)
 

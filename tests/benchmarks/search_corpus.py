@@ -170,11 +170,12 @@ def build() -> tuple[list[Chat], list[Asked]]:
 
 
 def _nouns() -> list[str]:
-    """Return the plain words of all matters: what everybody speaks of, in other connections."""
+    """Return the plain words of all matters: what everybody speaks of, in other connections; no identifiers."""
+    exact = {word.lower() for line in MATTERS for word in line.split(" | ")[4].split()}
     words = {
         word.strip(".,?():").lower() for line in MATTERS for part in line.split(" | ")[:3] for word in part.split()
     }
-    return sorted(word for word in words if word.isalpha() and len(word) > 3)
+    return sorted(word for word in words if word.isalpha() and len(word) > 3 and word not in exact)
 
 
 def _everyday(generator: random.Random, nouns: list[str], pairs: int) -> list[tuple[str, str]]:
