@@ -32,7 +32,7 @@ MAX_SCANNED: Final = 400
 #: Words that one typing error may stand for.
 MAX_CORRECTIONS: Final = 6
 #: How much a related word says, in parts of what it would say by itself.
-RELATED_SHARE: Final = 0.5
+RELATED_SHARE: Final = 0.7
 #: A word is rare if it stands in at most this part of all documents, or in this number of them.
 RARE_SHARE: Final = 0.001
 RARE_DOCUMENTS: Final = 20

@@ -18,7 +18,7 @@ RANK_CONSTANT: Final = 60
 #: Weights of the three lists.
 ENTRY_WEIGHT: Final = 1.0
 DIGEST_WEIGHT: Final = 1.0
-COVER_WEIGHT: Final = 2.0
+COVER_WEIGHT: Final = 1.0
 #: Bonuses, in parts of what the first place of a list of weight one is worth.
 SEVERAL_BONUS: Final = 0.25
 ALL_WORDS_BONUS: Final = 2.0
