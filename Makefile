@@ -34,6 +34,7 @@ soak: $(STAMPS)/dev
 	SOAK_OPERATIONS=$${SOAK_OPERATIONS:-100000} $(BIN)/python -m pytest -s -p no:randomly \
 	    tests/integration/git/test_watch_random.py $(ARGS)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=soak tests/integration/git/test_observe_random.py $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=soak --timeout=3600 tests/integration/rpc/test_fuzz.py $(ARGS)
 	$(BIN)/python -m pytest tests/soak -p no:randomly --timeout=3600 $(ARGS)
 
 lint: $(STAMPS)/dev

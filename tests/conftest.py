@@ -11,6 +11,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from bridge.foundation.config import Settings, load_settings
+
 pytest_plugins = ["tests.databases"]
 
 # No example is too slow: a busy machine must not fail a test.
@@ -41,6 +43,8 @@ def hermetic_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyte
             monkeypatch.delenv(name)
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
+    # No test finds, or leaves behind, a resident controller that it did not start itself.
+    monkeypatch.setenv("BRIDGE_CONTROLLER", "off")
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     for name, value in GIT_ENVIRONMENT.items():
@@ -67,11 +71,21 @@ def logging_as_at_start() -> Iterator[None]:
 
 
 @pytest.fixture
-def bridge_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A fresh state directory, also named by BRIDGE_HOME for child processes."""
+def bridge_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    """A fresh state directory, also named by BRIDGE_HOME for child processes.
+
+    A test that uses ``database_url`` (``pytest.mark.usefixtures``) has its store there, also in child processes.
+    """
     home = tmp_path / "bridge-home"
     monkeypatch.setenv("BRIDGE_HOME", str(home))
+    if "database_url" in request.fixturenames and request.getfixturevalue("database_kind") == "postgresql":
+        monkeypatch.setenv("BRIDGE_DATABASE_URL", request.getfixturevalue("database_url"))
     return home
+
+
+def settings_here() -> Settings:
+    """Return the settings that a child process of the test would have."""
+    return load_settings({name: value for name, value in os.environ.items() if name.startswith("BRIDGE_")})
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,8 @@ class Capabilities:
     resume: bool = False
     #: End a running turn without losing the conversation.
     cancel: bool = False
+    #: Take up an earlier conversation by playing it back (the protocol's ``session/load``).
+    load: bool = False
     #: Use tools that Bridge offers over MCP.
     mcp: bool = False
     #: Does nothing but run the command that a task names, so that a task without one is no task for it.
@@ -53,6 +55,14 @@ class FailureClass(StrEnum):
     SPAWN_FAILED = "spawn_failed"
     #: What stands at the result's path is no file that can be read.
     RESULT_UNREADABLE = "result_unreadable"
+    #: The agent said nothing for too long.
+    STALLED = "stalled"
+    #: The agent's process ended in the middle of a turn.
+    CRASHED = "crashed"
+    #: The agent spoke what the protocol does not know, or too much at once.
+    PROTOCOL_BROKEN = "protocol_broken"
+    #: The agent answered the prompt with an error.
+    AGENT_ERROR = "agent_error"
 
 
 class SubmissionSource(StrEnum):

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, cast
 
@@ -25,8 +24,7 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from bridge.cli.context import LOG_VARIABLE, process_context
-from bridge.cli.output import Output
+from bridge.cli.context import LOG_VARIABLE, Surroundings, context_of
 from bridge.cli.parameters import Command
 
 #: What a command function returns: an exit status, or ``None`` for 0.
@@ -68,11 +66,12 @@ def command(
         @functools.wraps(function)
         def run(**values: Any) -> int | None:
             context: typer.Context = values.pop(_CONTEXT_NAME)
-            output = cast("Output", context.obj)
+            surroundings = cast("Surroundings", context.obj)
+            output = surroundings.output
             output.as_json = values.pop("as_json") or output.as_json
             output.json_lines = values.pop("json_lines", False)
             output.quiet = values.pop("quiet")
-            cli = process_context(output, os.environ, verbose=values.pop("verbose"))
+            cli = context_of(surroundings, verbose=values.pop("verbose"))
             if cli.wants_logging():
                 cli.start_logging()
             return function(cli, **values)

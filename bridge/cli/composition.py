@@ -6,16 +6,37 @@ Commands import this module inside the function that uses it, because it pulls i
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
 
 from bridge.cli.context import Cli
 from bridge.control.controller import Controller
+from bridge.control.notices import Tell, log_notice
+
+#: Who is told what a resident controller has to say to people, by the command that it runs.
+_listener: ContextVar[Tell | None] = ContextVar("listener", default=None)
+
+
+def tell_listener(message: str, *, code: str, details: Mapping[str, Any]) -> None:
+    """Tell the client whose command runs; where none does, the log."""
+    (_listener.get() or log_notice)(message, code=code, details=details)
+
+
+@contextmanager
+def telling(tell: Tell) -> Iterator[None]:
+    """Tell people through ``tell`` as long as the block runs in this thread."""
+    before = _listener.set(tell)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
 
 
 @contextmanager
 def open_controller(cli: Cli, *, create: bool = True) -> Iterator[Controller]:
-    """Open the store for one command and close it afterwards.
+    """Open the store for one command and close it afterwards; or yield the resident controller, if this is it.
 
     Parameters
     ----------
@@ -27,6 +48,10 @@ def open_controller(cli: Cli, *, create: bool = True) -> Iterator[Controller]:
     UnsupportedSchemaVersion, SchemaUpgradeNeeded, DatabaseMissing, DatabaseFailed, InvalidConfiguration
         What opening the store raises.
     """
+    if cli.controller is not None:
+        with telling(cli.output.warn):
+            yield cli.controller
+        return
     if "structlog" in sys.modules:
         # Something that logs was imported, and unconfigured it would write to stdout. What logs is imported
         # before the store is opened, so that commands that log nothing are spared structlog's start-up.

@@ -11,15 +11,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 from bridge.cli.errors import CurrentDirectoryGone
 from bridge.cli.output import Output
 from bridge.foundation.clock import Clock, SystemClock
-from bridge.foundation.config import DATABASE_VARIABLE, HOME_VARIABLE, Settings, load_settings
+from bridge.foundation.config import CONTROLLER_VARIABLE, DATABASE_VARIABLE, HOME_VARIABLE, Settings, load_settings
 from bridge.foundation.errors import InvalidConfiguration
+
+if TYPE_CHECKING:
+    from bridge.control.controller import Controller
 
 LOG_VARIABLE = "BRIDGE_LOG"
 SESSION_VARIABLE = "BRIDGE_SESSION"
@@ -32,10 +36,42 @@ VARIABLES: tuple[tuple[str, str], ...] = (
     (HOME_VARIABLE, "State directory, an absolute path. Default: the platform's user state directory."),
     (DATABASE_VARIABLE, "SQLAlchemy URL of the store. Default: SQLite in the state directory."),
     (SESSION_VARIABLE, "The session that @ means. Default: the open chat touched last in this workspace."),
+    (
+        CONTROLLER_VARIABLE,
+        "What a command makes of a resident controller: off, auto, start or required. Default: as in config.toml.",
+    ),
     (LOG_VARIABLE, f"Log level on stderr: {', '.join(LOG_LEVELS)}. Default: {DEFAULT_LOG_LEVEL}."),
     ("NO_COLOR", "If set and not empty, no colours."),
     ("FORCE_COLOR", "If set and not empty, colours also where the terminal does not ask for them."),
 )
+
+
+@dataclass
+class Surroundings:
+    """Where a command line comes from: this process itself, or a client of the resident controller.
+
+    Parameters
+    ----------
+    output
+        Where results and messages go.
+    environment
+        The variables that commands read.
+    program
+        The name it was called by.
+    stdin
+        Standard input; None if it is closed.
+    working_directory
+        Where it stands; None for the current directory of this process.
+    controller
+        The resident controller; None to open the store for the command.
+    """
+
+    output: Output
+    environment: Mapping[str, str]
+    program: str = "bridge"
+    stdin: BinaryIO | None = None
+    working_directory: Path | None = None
+    controller: Controller | None = None
 
 
 @dataclass
@@ -47,17 +83,27 @@ class Cli:
     output
         Where results and messages go; commands use :meth:`Output.emit` and its siblings.
     environment
-        A copy of the process environment.
+        A copy of the environment of whoever gave the command. A command reads no other, and no ``sys.stdin``,
+        ``sys.stdout`` and current directory either: in a resident controller those are somebody else's.
     clock
         Time, replaceable in tests.
     verbose
         Whether ``--verbose`` was given: log level ``debug``.
+    stdin
+        Standard input; None if it is closed.
+    working_directory
+        Where the command stands; None for the current directory of this process.
+    controller
+        The resident controller, which :func:`bridge.cli.composition.open_controller` then yields.
     """
 
     output: Output
     environment: Mapping[str, str]
     clock: Clock
     verbose: bool = False
+    stdin: BinaryIO | None = field(default=None, repr=False)
+    working_directory: Path | None = None
+    controller: Controller | None = field(default=None, repr=False)
 
     @cached_property
     def settings(self) -> Settings:
@@ -79,6 +125,8 @@ class Cli:
         CurrentDirectoryGone
             If it was removed or cannot be read.
         """
+        if self.working_directory is not None:
+            return self.working_directory
         try:
             return Path.cwd()
         except OSError as error:
@@ -109,6 +157,8 @@ class Cli:
         structlog takes 100 ms to import, so this is called when logging was asked for and by whoever composes
         the parts that log. It must run before the first log line: unconfigured, structlog prints to stdout.
         """
+        if self.controller is not None:
+            return  # in a resident controller the log is its own
         from bridge.cli.logs import configure
 
         configure(self.log_level, self.output)
@@ -118,6 +168,14 @@ class Cli:
         return self.log_level != DEFAULT_LOG_LEVEL or "structlog" in sys.modules
 
 
-def process_context(output: Output, environment: Mapping[str, str], *, verbose: bool) -> Cli:
-    """Return the context of a command run by this process."""
-    return Cli(output=output, environment=dict(environment), clock=SystemClock(), verbose=verbose)
+def context_of(surroundings: Surroundings, *, verbose: bool) -> Cli:
+    """Return the context of a command."""
+    return Cli(
+        output=surroundings.output,
+        environment=dict(surroundings.environment),
+        clock=SystemClock(),
+        verbose=verbose,
+        stdin=surroundings.stdin,
+        working_directory=surroundings.working_directory,
+        controller=surroundings.controller,
+    )

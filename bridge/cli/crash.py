@@ -34,9 +34,7 @@ class CrashReport:
     path: Path | None
 
 
-def write_report(
-    error: BaseException, words: Sequence[str], environment: Mapping[str, str] | None = None
-) -> CrashReport:
+def write_report(error: BaseException, words: Sequence[str], environment: Mapping[str, str]) -> CrashReport:
     """Write a crash report into the state directory, else into the temporary directory.
 
     Values on the command line are left out, since they may hold what was said to an agent; the traceback is
@@ -44,7 +42,7 @@ def write_report(
     """
     now = datetime.now(UTC)
     text = report_text(error, words, now)
-    home = _home(os.environ if environment is None else environment)
+    home = _home(environment)
     path = None if home is None else _write_into(home / DIRECTORY, f"{now:%Y%m%dT%H%M%S%f}-{os.getpid()}.txt", text)
     return CrashReport(text, path or _write_temporary(text))
 

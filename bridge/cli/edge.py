@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import typer
 
@@ -12,7 +12,9 @@ from bridge.cli.output import BROKEN_PIPE_STATUS, Output, ReaderGone
 from bridge.foundation.errors import BridgeError
 
 
-def exit_status_for(run: Callable[[], int], *, output: Output, words: Sequence[str]) -> int:
+def exit_status_for(
+    run: Callable[[], int], *, output: Output, words: Sequence[str], environment: Mapping[str, str]
+) -> int:
     """Run a command line to its end and return the exit status.
 
     Parameters
@@ -23,6 +25,8 @@ def exit_status_for(run: Callable[[], int], *, output: Output, words: Sequence[s
         Where errors are told.
     words
         The words after the program's name, for the crash report.
+    environment
+        Says where crash reports go.
     """
     try:
         return _run_to_end(run, output)
@@ -40,9 +44,9 @@ def exit_status_for(run: Callable[[], int], *, output: Output, words: Sequence[s
         if output.stdout_fails():
             output.abandon_stdout()
             return BROKEN_PIPE_STATUS
-        told = _crash(error, output, words)
+        told = _crash(error, output, words, environment)
     except Exception as error:  # noqa: BLE001  # the outermost guard: what nobody foresaw becomes a crash report
-        told = _crash(error, output, words)
+        told = _crash(error, output, words, environment)
     output.error(told.to_json())
     if output.stdout_fails():
         output.abandon_stdout()
@@ -67,8 +71,8 @@ def _usage_error(error: typer.TyperException) -> UsageInvalid:
     return UsageInvalid(message, hint=f"See: {context.command_path} --help", details={"usage": usage})
 
 
-def _crash(error: Exception, output: Output, words: Sequence[str]) -> InternalError:
-    report = write_report(error, words)
+def _crash(error: Exception, output: Output, words: Sequence[str], environment: Mapping[str, str]) -> InternalError:
+    report = write_report(error, words, environment)
     name = type(error).__name__
     if report.path is not None:
         return InternalError(

@@ -99,11 +99,43 @@ def run_checks(cli: Cli) -> list[Check]:
         check_encoding(),
         check_configuration(cli),
     ]
+    # A broken configuration was told just before; without it nobody knows which harnesses there are.
+    with contextlib.suppress(InvalidConfiguration):
+        checks.append(check_harnesses(cli))
     # Without a usable BRIDGE_HOME there is no directory to look at; the check before has said so.
     with contextlib.suppress(InvalidConfiguration):
         checks.extend(check_state_directory(state_directory(cli.environment)))
         checks.extend(check_store(cli))
+        checks.append(check_controller(cli))
     return checks
+
+
+def check_harnesses(cli: Cli) -> Check:
+    """Check which harnesses can be talked to; one that the configuration names should be there."""
+    # Reached through the adapters' own list, which costs what the process layer costs to import.
+    from bridge.adapters.talkers import SCRIPTED, talkers
+
+    settings = cli.settings
+    found = talkers(settings.harness, state=settings.home, search_path=cli.environment.get("PATH", os.defpath))
+    facts = {
+        "harnesses": [
+            {
+                "name": item.name,
+                "command": list(item.command),
+                "program": None if item.program is None else str(item.program),
+                "configured": item.is_configured,
+            }
+            for item in found
+        ]
+    }
+    missing = [item for item in found if item.is_configured and item.program is None]
+    if missing:
+        names = ", ".join(f"{item.name} ({item.command[0]})" for item in missing)
+        hint = f"Install it, or mend its command in {CONFIG_FILE}."
+        return Check("harnesses", "warning", f"The program of a configured harness is missing: {names}.", hint, facts)
+    installed = [item.name for item in found if item.program is not None and item.name != SCRIPTED]
+    told = ", ".join(installed) if installed else "none installed"
+    return Check("harnesses", "ok", f"to talk to: {told}; {SCRIPTED} needs no model", facts=facts)
 
 
 def check_python() -> Check:
@@ -223,49 +255,31 @@ def check_state_directory(home: Path) -> list[Check]:
     return [_check_privacy(home, existing, information), _check_space(existing), _check_file_system(existing)]
 
 
-def _check_server(cli: Cli) -> Check:
-    """Check a store on a database server: can it be reached, and what is its schema?"""
-    from bridge.storage.backend import backend_for
-    from bridge.storage.schema_version import require_supported
-
-    try:
-        backend = backend_for(cli.settings.database_url)
-        found = backend.look(timeout_seconds=STORE_TIMEOUT_SECONDS)
-        if not found.is_empty:
-            require_supported(found)
-    except BridgeError as error:
-        return Check("store", "failed", error.message, error.hint)
-    detail = "no store yet" if found.is_empty else f"on {backend.place}"
-    return Check("store", "ok", detail, facts={"path": backend.place, "found": found.versions and found.versions[0]})
-
-
 def check_store(cli: Cli) -> list[Check]:
     """Check the store from outside: its schema, and which sessions this Bridge does not read, and why."""
     # Imported here: the database library takes 200 ms.
-    from bridge.storage.backend import file_of
-    from bridge.storage.errors import NotOnThisDatabase
-    from bridge.storage.survey import survey
+    from bridge.storage.backend import backend_for
 
     try:
-        path = file_of(cli.settings.database_url)
-        found = survey(path, readable_versions=READABLE_VERSIONS, timeout_seconds=STORE_TIMEOUT_SECONDS)
-    except NotOnThisDatabase:
-        return [_check_server(cli)]
+        backend = backend_for(cli.settings.database_url)
+        found = backend.survey(readable_versions=READABLE_VERSIONS, timeout_seconds=STORE_TIMEOUT_SECONDS)
     except BridgeError as error:
         return [Check("store", "failed", error.message, error.hint)]
-    facts: dict[str, Any] = {"path": str(path), "found": found.found, "supported": found.supported}
+    facts: dict[str, Any] = {"path": found.place, "found": found.found, "supported": found.supported}
     if found.relation == "absent":
         return [Check("store", "ok", "no store yet", facts=facts)]
     if found.relation == "older":
         hint = "It is upgraded when it is next opened, after a backup; or now with: bridge db upgrade"
-        hint = hint if cli.settings.auto_upgrade else "Run: bridge db upgrade"
+        if not cli.settings.auto_upgrade or backend.url.get_backend_name() != "sqlite":
+            hint = "Run: bridge db upgrade"
         return [
             Check("store", "warning", f"schema {found.found}; this Bridge works with {found.supported}", hint, facts)
         ]
     if found.relation != "same":
         detail = f"its schema version is {found.relation} ({found.found}); this Bridge understands {found.supported}"
         return [Check("store", "failed", detail, "Upgrade Bridge, or set BRIDGE_HOME to another folder.", facts)]
-    checks = [Check("store", "ok", f"schema {found.found}, {found.size_bytes / 1024**2:.1f} MiB", facts=facts)]
+    where = "" if backend.url.get_backend_name() == "sqlite" else f", on {found.place}"
+    checks = [Check("store", "ok", f"schema {found.found}, {found.size_bytes / 1024**2:.1f} MiB{where}", facts=facts)]
     if found.unreadable:
         named = "; ".join(f"{one.session_id} ({one.reason})" for one in found.unreadable[:MAX_NAMED])
         more = len(found.unreadable) - MAX_NAMED
@@ -274,6 +288,45 @@ def check_store(cli: Cli) -> list[Check]:
         hint = "All others stay usable. For newer entries upgrade Bridge; for damage see: bridge db check"
         checks.append(Check("unreadable_sessions", "warning", detail, hint, {"sessions": listed}))
     return checks
+
+
+def check_controller(cli: Cli) -> Check:
+    """Check the resident controller: does one run, is it of this build, and what is it at?"""
+    from bridge.cli.residing import endpoint_of
+    from bridge.rpc.builds import build_id
+    from bridge.rpc.client import Client
+    from bridge.rpc.errors import ControllerLost, ControllerUnavailable
+
+    mode = str(cli.settings.controller)
+    endpoint, own = endpoint_of(cli.settings), build_id()
+    facts: dict[str, Any] = {"mode": mode, "own_build": own, "running": False, "log": endpoint.log_path}
+    if endpoint.find_socket() is None:
+        return Check("controller", "ok", f"none runs; commands do without ({mode})", facts=facts)
+    try:
+        with Client.connect(endpoint, role="observer", timeout_seconds=STORE_TIMEOUT_SECONDS) as client:
+            found = client.call("controller/status", timeout_seconds=STORE_TIMEOUT_SECONDS)
+    except (BridgeError, TimeoutError) as error:
+        if (
+            isinstance(error, ControllerUnavailable)
+            and not isinstance(error, ControllerLost)
+            and not endpoint.is_held()
+        ):
+            return Check("controller", "ok", "none runs; the last one was killed", facts=facts)
+        detail = error.message if isinstance(error, BridgeError) else "It does not answer."
+        hint = f"See {endpoint.log_path}; end the process if it hangs."
+        return Check("controller", "warning", detail, hint, {**facts, "running": True})
+    facts |= {"running": True, **found}
+    detail = (
+        f"process {found['pid']}, up {found['uptime_seconds']:.0f} s, {found['connections'] - 1} other connections, "
+        f"{len(found['workers'])} workers"
+    )
+    failures = (found["watches"] or {}).get("failures") or {}
+    if found["build"] != own:
+        return Check("controller", "warning", f"{detail}; of another build", "Run: bridge serve --replace", facts)
+    if failures:
+        named = "; ".join(f"{place}: {why}" for place, why in list(failures.items())[:MAX_NAMED])
+        return Check("controller", "ok", f"{detail}; not watched: {named}", facts=facts)
+    return Check("controller", "ok", detail, facts=facts)
 
 
 def _unusable(home: Path, reason: str) -> Check:

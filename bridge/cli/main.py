@@ -1,116 +1,20 @@
 """Entry point of ``bridge`` and ``brg``.
 
-Knows the commands by name only (:mod:`bridge.cli.registry`): ``--version``, ``--help`` and mistyped commands
-do not import the database library.
+A command that a resident controller can run for us is handed to it before anything but the standard library is
+imported (:mod:`bridge.cli.remote`). Everything else runs in this process.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePath
-from typing import Annotated, Any, cast
 
-import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command
+from bridge.cli import remote
 
-from bridge import __version__
-from bridge.cli.command import CommandFunction, Json, build
-from bridge.cli.edge import exit_status_for
-from bridge.cli.output import Output, process_output
-from bridge.cli.parameters import Group
-from bridge.cli.registry import COMMANDS, CommandSpec, GroupSpec
-
-#: Names the program is known by; iproute2 has a ``bridge`` too, so there is a second one.
-PROGRAM_NAMES = ("bridge", "brg")
-_HELP_OPTIONS = {"help_option_names": ["--help", "-h"]}
-
-
-class LazyCommand(TyperCommand):
-    """Stands for a command in the list of commands; becomes the real one when it is used."""
-
-    def __init__(self, spec: CommandSpec) -> None:
-        super().__init__(spec.name, help=spec.help, short_help=spec.help, rich_markup_mode=None)
-        self.spec = spec
-
-    def load(self) -> TyperCommand:
-        """Import the command's module and return the real command."""
-        return build(self.spec.name, load_function(self.spec))
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        # The group asks the returned context for its command, so from here on the real one is in charge.
-        return self.load().make_context(info_name, args, parent=parent, **extra)
-
-
-def load_function(spec: CommandSpec) -> CommandFunction:
-    """Import and return the function behind a command."""
-    module_name, _, function_name = spec.target.partition(":")
-    module = importlib.import_module(f"bridge.cli.commands.{module_name}")
-    return cast("CommandFunction", getattr(module, function_name))
-
-
-def _print_version(context: typer.Context, *, wanted: bool) -> None:
-    if wanted:
-        cast("Output", context.obj).emit({"version": __version__}, f"bridge {__version__}")
-        raise typer.Exit
-
-
-def _root(
-    *,
-    as_json: Json = False,  # already seen by wants(); accepted before the command, too
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            is_eager=True,
-            callback=lambda context, value: _print_version(context, wanted=value),
-            help="Print the version and exit.",
-        ),
-    ] = False,
-) -> None:
-    """Record, stamp and delegate: conversations with coding agents, tied to the exact state of the files"""
-
-
-def _group(name: str | None, help_text: str | None, commands: Iterable[CommandSpec | GroupSpec]) -> TyperGroup:
-    app = typer.Typer(
-        name=name,
-        cls=Group,
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        no_args_is_help=False,
-        context_settings=dict(_HELP_OPTIONS),
-    )
-    if name is None:
-        app.callback()(_root)
-    else:
-        app.callback(help=help_text)(lambda: None)
-    group = cast("TyperGroup", get_command(app))
-    group.short_help = help_text
-    for spec in commands:
-        if isinstance(spec, GroupSpec):
-            group.add_command(_group(spec.name, spec.help, spec.commands), spec.name)
-        else:
-            group.add_command(LazyCommand(spec), spec.name)
-    return group
-
-
-def root_command(commands: Sequence[CommandSpec | GroupSpec] = COMMANDS) -> TyperGroup:
-    """Return the whole command line; nothing behind it is imported yet."""
-    return _group(None, None, commands)
-
-
-def wants(option: str, arguments: Sequence[str]) -> bool:
-    """Tell whether a flag stands anywhere before ``--``: needed before the line is parsed, or cannot be."""
-    for argument in arguments:
-        if argument == "--":
-            return False
-        if argument == option:
-            return True
-    return False
+# typing is not imported for these: it would cost a command more than all of this module.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
@@ -121,33 +25,14 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
     arguments
         The words after the program's name; those of this process by default.
     environment
-        Consulted for colours and completion; that of this process by default.
+        Variables that commands read; those of this process by default.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    environment = os.environ if environment is None else environment
-    output = process_output(
-        as_json=wants("--json", words), json_lines=wants("--json-lines", words), environment=environment
-    )
-    return exit_status_for(lambda: _run(words, output, environment), output=output, words=words)
+    variables = os.environ if environment is None else environment
+    told = remote.attempt(words, variables)
+    if isinstance(told, int):
+        return told
+    # Importing the command line takes longer than most answers of a controller.
+    from bridge.cli.inprocess import run_here
 
-
-def _run(words: list[str], output: Output, environment: Mapping[str, str]) -> int:
-    group = root_command()
-    program = _program_name()
-    if environment.get(f"_{program.upper()}_COMPLETE"):
-        # A shell asks for completions: typer answers on stdout and exits.
-        from typer.completion import get_completion_inspect_parameters
-
-        # Called for what it does on the way: it registers the shells that typer can answer.
-        get_completion_inspect_parameters()
-        group.main(words, prog_name=program)
-    if not words:
-        words = ["--help"]
-    with group.make_context(program, words, obj=output) as context:
-        status = group.invoke(context)
-    return int(status or 0)
-
-
-def _program_name() -> str:
-    name = PurePath(sys.argv[0]).name
-    return name if name in PROGRAM_NAMES else PROGRAM_NAMES[0]
+    return run_here(words, variables, told)

@@ -12,8 +12,7 @@ import json
 import os
 import re
 import select
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from io import StringIO, UnsupportedOperation
 from pathlib import PurePath
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Width of tables when stdout is not a terminal: nothing is folded or cut in a pipe.
 PIPE_WIDTH = 4000
+#: Width of a terminal that does not tell its own.
+DEFAULT_WIDTH = 80
 #: Exit status after a reader went away: what a shell reports for a program ended by SIGPIPE.
 BROKEN_PIPE_STATUS = 141
 
@@ -141,6 +142,22 @@ class Output:
     def without_colour(self) -> bool:
         return bool(self._environment.get("NO_COLOR"))
 
+    @property
+    def columns(self) -> int:
+        """Width of the terminal that stdout is, in characters."""
+        return self._columns(self.stdout)
+
+    def _columns(self, stream: TextIO | None) -> int:
+        # As shutil.get_terminal_size, but for the streams of this output, which need not be those of the process.
+        named = self._environment.get("COLUMNS", "")
+        if named.isdecimal() and int(named) > 0:
+            return int(named)
+        try:
+            width = 0 if stream is None else os.get_terminal_size(stream.fileno()).columns
+        except (OSError, ValueError):
+            width = 0
+        return width or DEFAULT_WIDTH
+
     def console(self, *, stderr: bool = False) -> Console:
         """Return a rich console that writes to stdout, or to stderr for a live display of progress."""
         return self._console(self.stderr if stderr else self.stdout, self.stderr if stderr else self.stdout)
@@ -153,7 +170,7 @@ class Output:
         return Console(
             file=target,
             force_terminal=is_terminal,
-            width=None if is_terminal else PIPE_WIDTH,
+            width=self._columns(shown_on) if is_terminal else PIPE_WIDTH,
             markup=False,
             highlight=False,
             emoji=False,
@@ -195,6 +212,16 @@ class Output:
             stream.flush()
         except OSError as error:
             raise self._failure(error) from error
+
+    def stream(self, text: str) -> None:
+        """Print a piece of a text for people as it comes, its control characters escaped; nothing with ``--json``."""
+        if not self.as_json:
+            self._write_text(printable(text))
+
+    def style(self, sequence: str) -> None:
+        """Change the look of what follows, on a terminal only; the sequence is the command's own, never recorded."""
+        if self.stdout_is_terminal and not self.as_json:
+            self._write_text(sequence)
 
     def _write_text(self, text: str) -> None:
         stream = self._require_stdout()
@@ -330,6 +357,24 @@ def _is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
-def process_output(*, as_json: bool, json_lines: bool, environment: Mapping[str, str]) -> Output:
-    """Return an output on this process's own streams."""
-    return Output(sys.stdout, sys.stderr, as_json=as_json, json_lines=json_lines, environment=environment)
+def wants(option: str, arguments: Sequence[str]) -> bool:
+    """Tell whether a flag stands anywhere before ``--``: needed before the line is parsed, or cannot be."""
+    for argument in arguments:
+        if argument == "--":
+            return False
+        if argument == option:
+            return True
+    return False
+
+
+def output_for(
+    words: Sequence[str], stdout: TextIO | None, stderr: TextIO | None, environment: Mapping[str, str]
+) -> Output:
+    """Return the output for a command line, which says also how errors in that line are told."""
+    return Output(
+        stdout,
+        stderr,
+        as_json=wants("--json", words),
+        json_lines=wants("--json-lines", words),
+        environment=environment,
+    )

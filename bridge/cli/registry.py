@@ -3,14 +3,13 @@
 This module is data. It is read on every start, so it imports no command: a command's module is imported when
 the command is used. Adding a command means writing its function and adding one line here; tests check that each
 target exists, that no module in ``commands/`` is forgotten and that the help here is the docstring's first line.
+Clients of the resident controller read it before anything else, so it imports nothing: dataclasses alone would
+cost them more than the rest of their work.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
 class CommandSpec:
     """A command that is imported when it is used.
 
@@ -24,18 +23,54 @@ class CommandSpec:
         ``module:function`` below ``bridge.cli.commands``.
     """
 
-    name: str
-    help: str
-    target: str
+    __slots__ = ("help", "name", "target")
+
+    def __init__(self, name: str, help: str, target: str) -> None:  # noqa: A002 - what it is
+        self.name = name
+        self.help = help
+        self.target = target
 
 
-@dataclass(frozen=True, slots=True)
 class GroupSpec:
     """A command with subcommands, such as ``bridge session``."""
 
-    name: str
-    help: str
-    commands: tuple[CommandSpec, ...]
+    __slots__ = ("commands", "help", "name")
+
+    def __init__(self, name: str, help: str, commands: tuple[CommandSpec, ...]) -> None:  # noqa: A002 - what it is
+        self.name = name
+        self.help = help
+        self.commands = commands
+
+
+#: The commands that a resident controller may run for its clients: short ones that neither ask nor show progress, go
+#: by no part of the process but what :class:`bridge.cli.context.Cli` gives them, and write no file but the store's.
+RESIDENT = frozenset(
+    {
+        "append",
+        "back",
+        "branches",
+        "context",
+        "diff",
+        "fork",
+        "goto",
+        "label",
+        "log",
+        "recall",
+        "result",
+        "root",
+        "session lineage",
+        "session list",
+        "session new",
+        "session show",
+        "show",
+        "status",
+        "task list",
+        "task log",
+        "task path",
+        "task show",
+        "tree",
+    }
+)
 
 
 COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
@@ -68,6 +103,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("status", "Compare the files with the last entry of each session", "status:status"),
     CommandSpec("diff", "Show which paths differ between an entry's stamp and now", "diff:diff"),
     CommandSpec("files", "Put the files behind an entry's stamp into a new worktree", "files:files"),
+    CommandSpec("chat", "Talk to an agent", "chat:chat"),
     CommandSpec("run", "Run the workers of a plan file, each in a worktree of its own", "run:run"),
     GroupSpec(
         "task",
@@ -93,7 +129,8 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("find", "Find a chat by what was spoken of in it, and when", "find:find"),
     CommandSpec("verify", "Recompute the hashes of entries, audit chains and states", "verify:verify"),
     CommandSpec("root", "Print the hash that fixes a whole session", "verify:root"),
-    CommandSpec("rpc", "Answer JSON-RPC on standard input and output", "rpc:rpc"),
+    CommandSpec("serve", "Run the resident controller, or look at it, stop it, replace it", "serve:serve"),
+    CommandSpec("rpc", "Answer JSON-RPC on standard input and output, or call one method", "rpc:rpc"),
     GroupSpec(
         "db",
         "Look after the store: schema, upgrade, backups, soundness",

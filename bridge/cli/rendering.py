@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import unicodedata
 from collections.abc import Sequence
 from typing import Final
@@ -10,7 +9,7 @@ from typing import Final
 from bridge.cli.output import Output, printable
 from bridge.control.paging import Annotated
 from bridge.control.views import summary_of, unreadable
-from bridge.conversations.models import Entry, Session
+from bridge.conversations.models import Entry, ListedEntry, Session
 from bridge.foundation.clock import parse_timestamp
 from bridge.foundation.ids import short_entry, short_session
 from bridge.git.manifest import CLEAN_DIRTY_HASH
@@ -32,7 +31,7 @@ PROBLEM_MARK: Final = "!"
 
 def line_width(output: Output) -> int:
     """Return how wide a line of the listings may be."""
-    return shutil.get_terminal_size().columns if output.stdout_is_terminal else PIPE_LINE_WIDTH
+    return output.columns if output.stdout_is_terminal else PIPE_LINE_WIDTH
 
 
 def local_time(timestamp: str) -> str:
@@ -74,7 +73,7 @@ def pad(text: str, width: int) -> str:
     return text + " " * (width - text_width(text))
 
 
-def entry_words(entry: Entry) -> str:
+def entry_words(entry: Entry | ListedEntry) -> str:
     """Return what an entry says in short, or why it cannot be read."""
     problem = unreadable(entry)
     return summary_of(entry) if problem is None else unreadable_words(entry.semantic_schema_version)

@@ -6,7 +6,7 @@ import os
 import platform
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -18,7 +18,7 @@ from bridge.control.observing import Observer
 from bridge.control.recording import Recorder
 from bridge.foundation.clock import Clock, format_timestamp
 from bridge.foundation.config import Settings
-from bridge.git.digestcache import FileDigestCache
+from bridge.git.digestcache import DigestCache, FileDigestCache
 from bridge.process.identity import identity_of
 from bridge.storage.clients import Visit
 from bridge.storage.store import Store
@@ -37,6 +37,9 @@ class Controller:
         Whether a missing store is made.
     tell
         Takes what a person should know besides results; logged unless given.
+    observer
+        Makes the observer; one that looks anew each time unless given. A process that stays gives one that
+        remembers, and closes it after the controller.
 
     Raises
     ------
@@ -52,6 +55,7 @@ class Controller:
         environment: Mapping[str, str],
         create: bool = True,
         tell: Tell = log_notice,
+        observer: Callable[[DigestCache], Observer] | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -59,13 +63,20 @@ class Controller:
         visit = Visit(platform.node(), bridge.__version__, format_timestamp(clock.now()))
         self.store = Store.open(settings.database_url, create=create, visit=visit, auto_upgrade=settings.auto_upgrade)
         self.recorder = Recorder(self.store, clock)
-        self.observer = Observer(
-            clock, timeout_seconds=settings.git_timeout_seconds, digests=FileDigestCache(settings.digests)
-        )
+        digests = FileDigestCache(settings.digests)
+        if observer is None:
+            self.observer = Observer(clock, timeout_seconds=settings.git_timeout_seconds, digests=digests)
+        else:
+            self.observer = observer(digests)
         self.tell = tell
         self.keeper = Keeper(self.store, settings, clock, tell)
         self._id: str | None = None
         self._registering = threading.Lock()
+
+    @property
+    def id(self) -> str | None:
+        """The id under which this process owns delegations; None as long as it owns none."""
+        return self._id
 
     def now(self) -> str:
         """Return the current time as a timestamp."""

@@ -94,6 +94,11 @@ class Delegator:
         self._is_closing = False
 
     @property
+    def is_orphaned(self) -> bool:
+        """Whether its event loop ended without it."""
+        return any(task.get_loop().is_closed() for task in self._tasks)
+
+    @property
     def open_delegations(self) -> tuple[str, ...]:
         """The ids of what was asked for here and has not ended."""
         return tuple(self._ends)
@@ -239,7 +244,7 @@ _delegators: WeakKeyDictionary[Controller, Delegator] = WeakKeyDictionary()
 def delegator_of(controller: Controller) -> Delegator:
     """Return the controller's delegator; there is one, in the event loop that asks first."""
     found = _delegators.get(controller)
-    if found is None:
+    if found is None or found.is_orphaned:
         found = _delegators[controller] = Delegator(controller)
     return found
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 from bridge.control.attributing import with_attribution
 from bridge.control.observing import Observer, session_folder
 from bridge.conversations.forest import require_session
-from bridge.conversations.models import OPEN_STATUS, Entry, Session
+from bridge.conversations.models import OPEN_STATUS, Entry, Record, Session
 from bridge.conversations.paths import path_to
-from bridge.conversations.references import require_entry
+from bridge.conversations.references import require_listed
 from bridge.conversations.store import list_sessions
 from bridge.foundation.errors import BridgeError
 from bridge.git.manifest import Manifest
@@ -57,7 +57,7 @@ class SessionDivergence:
     """
 
     session: Session
-    entry: Entry
+    entry: Record
     report: DivergenceReport
     problem: BridgeError | None = None
 
@@ -97,7 +97,7 @@ class _Base:
     """What a session brings to a comparison; read in one snapshot."""
 
     session: Session
-    entry: Entry
+    entry: Record
     state: RepositoryState | Unknown
     manifest: Manifest | None
     edited: frozenset[str]
@@ -184,7 +184,7 @@ def relative_paths(recorded: Iterable[str], root: Path) -> frozenset[bytes]:
 
 
 def _base(connection: Connection, session: Session, entry_id: str | None) -> _Base:
-    entry = require_entry(connection, entry_id or session.active_entry_id)
+    entry = require_listed(connection, entry_id or session.active_entry_id)
     state, manifest = _stamped(connection, entry.stamp)
     if isinstance(state, RepositoryState) and session.workspace_id is not None:
         state = current_state(state, list_links(connection, session.workspace_id))

@@ -185,6 +185,42 @@ class RunStopped(BridgeError):
     default_hint = "See what was done: bridge task list"
 
 
+class TurnRunning(BridgeError):
+    """Raised when a turn is to begin where another one is still running."""
+
+    code = "turn_running"
+    exit_status = 206
+    summary = "Another turn is running where the conversation stands; nothing was sent."
+    default_hint = "Wait for it, or go elsewhere first: /cd ENTRY, or bridge goto SESSION ENTRY"
+
+
+class HarnessNotChosen(BridgeError):
+    """Raised when nothing says which harness a chat should talk to."""
+
+    code = "harness_not_chosen"
+    exit_status = 207
+    summary = "Nothing says which harness a chat should talk to: no option, no session's own, no setting."
+    default_hint = "Name one: bridge chat --harness NAME. bridge doctor lists those that are installed."
+
+
+class CheckpointInvalid(BridgeError):
+    """Raised when an agent's answer is no checkpoint; ``details["fields"]`` lists what is wrong with it."""
+
+    code = "checkpoint_invalid"
+    exit_status = 203
+    summary = "An agent's answer to the request for a checkpoint does not keep its contract; nothing was recorded."
+    default_hint = "Ask again; schema/checkpoint/v1-answer.json says what is expected."
+
+
+class CheckpointFailed(BridgeError):
+    """Raised when no checkpoint came about after the agent was asked a second time; that is recorded."""
+
+    code = "checkpoint_failed"
+    exit_status = 94
+    summary = "An agent gave no usable checkpoint in two answers; the failure is recorded, the conversation as it was."
+    default_hint = "Go on, and try again later: /checkpoint. What the agent wrote is kept with the failure: bridge log"
+
+
 class ImportUnreadable(BridgeError):
     """Raised when a file to be imported cannot be opened or read."""
 
@@ -228,3 +264,21 @@ class AgentNotFound(BridgeError):
     exit_status = 210
     summary = "There is no agent of that id."
     default_hint = "List them with the method agents/list."
+
+
+class ControllerRunning(BridgeError):
+    """Raised when a controller is to be started where one runs already."""
+
+    code = "controller_running"
+    exit_status = 214
+    summary = "A controller runs already for this state directory and database; it was left alone."
+    default_hint = "Use it, or replace it: bridge serve --replace"
+
+
+class ControllerBusy(BridgeError):
+    """Raised when a controller is to be replaced or stopped while it has workers; ``details["workers"]`` names them."""
+
+    code = "controller_busy"
+    exit_status = 215
+    summary = "The running controller has workers, which would be lost; it was left alone."
+    default_hint = "Wait for them, or end them too: bridge serve --replace --cancel-workers"

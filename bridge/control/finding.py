@@ -244,8 +244,8 @@ def _chats(
             if session is None:
                 continue
             if mark.session_id in damaged or mark.unreadable_entry_id is not None:
-                damage = "session_quarantined" if mark.session_id in damaged else "unsupported_semantic_version"
-                unreadable.append((mark.session_id, damage))
+                reason = store.unreadable_reason(mark.unreadable_version)
+                unreadable.append((mark.session_id, "session_quarantined" if mark.session_id in damaged else reason))
             elif passed < offset:
                 passed += 1
             elif len(shown) == limit:

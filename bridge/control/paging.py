@@ -10,15 +10,15 @@ from typing import Final, NamedTuple, TypeVar
 
 from bridge.conversations.errors import EntryNotOnPath
 from bridge.conversations.facets import Annotation, Facet, TurnIndex, facet_of, kinds_of, problem_of
-from bridge.conversations.models import Entry, Node, Session
+from bridge.conversations.listing.store import entries_by_id, newest_entries, newest_nodes
+from bridge.conversations.models import ListedEntry, Node, Session
 from bridge.conversations.paths import entry_pages, node_pages, parent_of
 from bridge.conversations.placing import seed_parent
-from bridge.conversations.references import require_entry
-from bridge.conversations.store import entries_by_id, newest_entries, newest_nodes
+from bridge.conversations.references import require_listed
 from bridge.foundation.ids import short_entry, split_entry_id
 from bridge.storage.transaction import Connection
 
-T = TypeVar("T", Entry, Node)
+T = TypeVar("T", ListedEntry, Node)
 
 #: First page of a search that may have to look far, in entries.
 FIRST_PAGE: Final = 256
@@ -56,7 +56,7 @@ class Selection:
 class Annotated(NamedTuple):
     """An entry and what it is to an onlooker."""
 
-    entry: Entry
+    entry: ListedEntry
     annotation: Annotation
 
 
@@ -92,7 +92,7 @@ def path_rows(
     EntryNotOnPath
         If ``after``, or the beginning of the wanted turn, does not lie on the path. Told when it is reached.
     """
-    leaf = session.active_entry_id if before is None else parent_of(connection, require_entry(connection, before))
+    leaf = session.active_entry_id if before is None else parent_of(connection, require_listed(connection, before))
     if leaf is None:
         return iter(())
     first = _first_page(selection, limit)
@@ -133,7 +133,7 @@ def session_rows(
 
         return _rows_of_nodes(connection, _by_sequence(load_nodes, last, first), selection)
 
-    def load_entries(end: int | None, size: int) -> list[Entry]:
+    def load_entries(end: int | None, size: int) -> list[ListedEntry]:
         return newest_entries(connection, session.id, before_sequence=end, after_sequence=least, limit=size)
 
     return _rows_of_entries(connection, _by_sequence(load_entries, last, first), selection)
@@ -189,7 +189,9 @@ def _by_sequence(load: Callable[[int | None, int], list[T]], before: int | None,
         before, size = page[-1].sequence, max(size, LARGEST_PAGE)
 
 
-def _rows_of_entries(connection: Connection, pages: Iterable[list[Entry]], selection: Selection) -> Iterator[Annotated]:
+def _rows_of_entries(
+    connection: Connection, pages: Iterable[list[ListedEntry]], selection: Selection
+) -> Iterator[Annotated]:
     for page in pages:
         problems = [problem_of(entry) for entry in page]
         if selection.problems_only and not any(problems):
@@ -210,7 +212,7 @@ def _rows_of_nodes(connection: Connection, pages: Iterable[list[Node]], selectio
         turns = dict(zip((node.id for node in page), _turns_of(connection, page), strict=True))
         if selection.turn is not None:
             wanted = [node for node in wanted if turns[node.id] == selection.turn]
-        entries: dict[str, Entry] = {}
+        entries: dict[str, ListedEntry] = {}
         for session_id in {node.session_id for node in wanted}:
             ids = [node.id for node in wanted if node.session_id == session_id]
             entries |= entries_by_id(connection, session_id, ids)
@@ -221,7 +223,7 @@ def _rows_of_nodes(connection: Connection, pages: Iterable[list[Node]], selectio
                 yield Annotated(entry, Annotation(turns[node.id], facet_of(entry.kind), problem))
 
 
-def _turns_of(connection: Connection, page: Sequence[Entry | Node]) -> list[str | None]:
+def _turns_of(connection: Connection, page: Sequence[ListedEntry | Node]) -> list[str | None]:
     """Return the turn of each entry of a page that comes newest first."""
     index = TurnIndex()
     turns = []

@@ -10,19 +10,18 @@ from bridge.control.controller import Controller
 from bridge.control.paging import Annotated, Selection, newest, oldest, path_rows, session_rows
 from bridge.control.standpoint import Standpoint, find_entry, find_session, places_at
 from bridge.control.views import entry_view, session_view, stamp_view
+from bridge.conversations.condition.store import quarantine_reasons, unreadable_versions
 from bridge.conversations.errors import EntryNotFound, PathBroken, SessionQuarantined
 from bridge.conversations.facets import Annotation, Facet, facet_of, problem_of
 from bridge.conversations.forest import require_session
-from bridge.conversations.models import Cursor, Entry, Label, Session
+from bridge.conversations.models import Cursor, Entry, Label, ListedEntry, Session
 from bridge.conversations.paths import (
     ForkOrigin,
-    active_path,
     fork_origin,
     lies_on_active_path,
     lies_on_shared_path,
 )
 from bridge.conversations.placing import turn_of
-from bridge.conversations.projection import Projection, project
 from bridge.conversations.references import require_entry
 from bridge.conversations.store import (
     list_children,
@@ -31,6 +30,8 @@ from bridge.conversations.store import (
     list_sessions,
 )
 from bridge.foundation.ids import short_entry, short_session, split_entry_id
+from bridge.semantics.errors import UnsupportedSemanticVersion
+from bridge.semantics.kinds import READABLE_VERSIONS
 from bridge.semantics.stamps import RepositoryState, UnknownReason
 from bridge.storage.transaction import Connection
 from bridge.workspaces.models import Workspace
@@ -76,7 +77,7 @@ class Log:
     has_more: bool = False
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[ListedEntry, ...]:
         return tuple(row.entry for row in self.rows)
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -114,21 +115,6 @@ class SessionPage:
 
     sessions: tuple[Session, ...]
     has_more: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredContext:
-    """What an agent gets when it goes on with a session."""
-
-    session: Session
-    projection: Projection
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "session_id": self.session.id,
-            "active_entry_id": self.session.active_entry_id,
-            **self.projection.to_json(),
-        }
 
 
 def sessions_here(
@@ -172,6 +158,24 @@ def session_page(
         wanted = None if limit is None else limit + 1
         found = list_sessions(connection, workspace_ids=places, kinds=kinds or None, limit=wanted, before=before)
         return SessionPage(tuple(found[:limit]), has_more=limit is not None and len(found) > limit)
+
+
+def unreadable_sessions(controller: Controller) -> dict[str, dict[str, Any]]:
+    """Return the sessions that this Bridge does not read, or not as a whole, and why; by id, as doors show it.
+
+    ``code`` is that of the error that readers of the session raise: ``session_quarantined`` with the ``reason``, or
+    ``unsupported_semantic_version`` with the versions ``found`` and ``supported``.
+    """
+    with controller.store.read() as connection:
+        foreign, damaged = unreadable_versions(connection), quarantine_reasons(connection)
+    supported = list(READABLE_VERSIONS)
+    return {
+        **{
+            session_id: {"code": UnsupportedSemanticVersion.code, "found": found, "supported": supported}
+            for session_id, found in foreign.items()
+        },
+        **{session_id: {"code": SessionQuarantined.code, "reason": reason} for session_id, reason in damaged.items()},
+    }
 
 
 def session_details(controller: Controller, standpoint: Standpoint, session: str | None) -> SessionDetails:
@@ -306,21 +310,6 @@ def _turn_of(connection: Connection, entry: Entry) -> str | None:
         return turn_of(connection, entry.id)
     except (SessionQuarantined, PathBroken, EntryNotFound):
         return None
-
-
-def read_context(controller: Controller, standpoint: Standpoint, session: str | None) -> RestoredContext:
-    """Return the context that a session's active path restores.
-
-    Raises
-    ------
-    UnsupportedSemanticVersion
-        If the path holds an entry that this Bridge does not read.
-    SessionNotFound, AmbiguousReference, InvalidReference, PathBroken
-        As :func:`read_log`.
-    """
-    with controller.store.read() as connection:
-        found = require_session(connection, find_session(connection, standpoint, session))
-        return RestoredContext(found, project(active_path(connection, found.id)))
 
 
 def labels_of(connection: Connection, session_ids: Iterable[str]) -> dict[str, list[str]]:

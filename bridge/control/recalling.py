@@ -16,7 +16,7 @@ from bridge.conversations.models import Entry, Node
 from bridge.conversations.paths import path_nodes
 from bridge.conversations.references import require_entry
 from bridge.foundation.ids import entry_id
-from bridge.recall.index import require_readable_session
+from bridge.recall.index import require_readable_session, require_whole_texts
 from bridge.recall.recalling import Place, Scope, search
 from bridge.recall.store import unreadable_entry
 from bridge.recall.terms import Query, excerpt, parse_query
@@ -137,6 +137,7 @@ def recall(
         controller, [scope.session_id for scope in scopes], patience_seconds=SEARCH_PATIENCE_SECONDS
     )
     with controller.store.read() as connection:
+        require_whole_texts(connection, [scope.session_id for scope in scopes] if query.phrases else ())
         page = search(connection, scopes, query, limit=limit, offset=offset)
         active = {node.id for node in _path(connection, session_id)}
         hits = tuple(_hit(connection, place, query, active, sources) for place in page.places)

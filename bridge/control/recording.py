@@ -17,6 +17,9 @@ from bridge.control.appending import LoopQueue
 from bridge.conversations import forest
 from bridge.conversations.errors import PayloadTooLarge
 from bridge.conversations.models import (
+    ENTRY_HASH_AT,
+    ID_AT,
+    PARENT_AT,
     ROOT_KIND,
     Appended,
     Entry,
@@ -30,13 +33,16 @@ from bridge.conversations.store import parent_session_of, update_session
 from bridge.foundation.canonical import parse_json
 from bridge.foundation.clock import Clock, format_timestamp, parse_timestamp
 from bridge.foundation.hashing import digest_hex
+from bridge.foundation.outlines import outline_of
 from bridge.foundation.redaction import redact
+from bridge.foundation.texts import require_storable
 from bridge.integrity.chain import ENTRY_APPENDED, HEAD_MOVED, SESSION_CREATED, append_event
 from bridge.lineage.descent import MAX_DEPTH, require_acyclic
 from bridge.semantics.errors import InvalidPayload
 from bridge.semantics.kinds import default_visibility
 from bridge.semantics.stamps import UNSTAMPED, Stamp
 from bridge.semantics.validation import validate
+from bridge.storage.longtexts import LONG_TEXT_BYTES
 from bridge.storage.store import Store
 from bridge.storage.transaction import Transaction
 
@@ -66,11 +72,11 @@ class RecordingTransaction:
         prepared = self._recorder.prepare(entry, stamp) if isinstance(entry, EntryDraft) else entry
         appended = forest.append(self.tx, session_id, prepared, self.moment)
         if appended.is_new:
-            recorded = appended.entry
+            row = appended.row
             body = {
-                "entry_id": recorded.id,
-                "entry_hash": recorded.entry_hash,
-                "parent_entry_id": recorded.parent_entry_id,
+                "entry_id": row[ID_AT],
+                "entry_hash": row[ENTRY_HASH_AT],
+                "parent_entry_id": row[PARENT_AT],
                 "head": appended.head_entry_id,
             }
             append_event(self.tx, session_id, ENTRY_APPENDED, body, self.moment)
@@ -134,6 +140,7 @@ class RecordingTransaction:
         unknown = set(changes) - _CHANGEABLE
         if unknown:
             raise ValueError(f"a session's {sorted(unknown)} cannot be changed")
+        require_storable(**changes)
         forest.require_session(self.tx.connection, session_id)
         update_session(self.tx, session_id, self.moment, **changes)
         self.event(session_id, "session.updated", changes)
@@ -200,9 +207,12 @@ class Recorder:
             If the draft does not fit the current semantic schema.
         NotCanonical
             If the payload is not plain JSON.
+        InvalidText
+            If the external id, its source or the cursor cannot be kept.
         PayloadTooLarge
             If its canonical text is longer than ``max_payload_bytes``.
         """
+        _require_storable(draft)
         payload = _payload_of(draft)
         redaction = redact(payload)
         validate(draft.kind, redaction.value, canonical=redaction.canonical)
@@ -214,6 +224,7 @@ class Recorder:
                 details={"bytes": len(encoded), "limit": self._max_payload_bytes},
             )
         has_external_id = draft.external_id is not None
+        is_long = len(encoded) > LONG_TEXT_BYTES
         return PreparedEntry(
             kind=draft.kind,
             payload_text=encoded.decode(),
@@ -226,6 +237,7 @@ class Recorder:
             parent_entry_id=draft.parent_entry_id,
             cursor=draft.cursor,
             expected_head=draft.expected_head,
+            payload_outline=outline_of(redaction.value) if is_long else None,
         )
 
     def append(
@@ -264,7 +276,8 @@ class Recorder:
         What the tasks of one loop append at the same time shares one transaction. Cancelled before it began, nothing
         is written; later the entry is written as a whole.
         """
-        return await self._write_async(self._append_job(session_id, draft, stamp, first))
+        job = self._append_job(session_id, draft, stamp, first)
+        return await self._queue_of_loop().write(job, is_repeatable=True)
 
     async def append_prepared(
         self,
@@ -274,7 +287,8 @@ class Recorder:
         first: Callable[[RecordingTransaction], None] | None = None,
     ) -> Appended:
         """Append what was prepared before, as :meth:`append_async` does."""
-        return await self._write_async(self._prepared_job(session_id, prepared, self._now(), first))
+        job = self._prepared_job(session_id, prepared, self._now(), first)
+        return await self._queue_of_loop().write(job, is_repeatable=True)
 
     def append_now(
         self,
@@ -346,15 +360,15 @@ class Recorder:
 
         return run
 
-    async def _write_async(self, job: Callable[[Transaction], T]) -> T:
+    def _queue_of_loop(self) -> LoopQueue:
         queue = self._loop_queue
         loop = asyncio.get_running_loop()
         if queue is None or queue.loop is not loop:
             queue = self._loop_queue = LoopQueue(self._store, loop)
-        return await queue.write(job, is_repeatable=True)
+        return queue
 
     def _now(self) -> str:
-        return format_timestamp(self._clock.now())
+        return self._clock.timestamp()
 
     def _time_of(self, draft: EntryDraft) -> str:
         if draft.created_at is None:
@@ -367,6 +381,11 @@ class Recorder:
                 f"created_at is not a time with an offset: {draft.created_at[:80]!r}. Nothing was written.",
                 details={"fields": [{"path": "/created_at", "message": "is not an ISO 8601 time with an offset"}]},
             ) from error
+
+
+def _require_storable(draft: EntryDraft) -> None:
+    if draft.external_id is not None or draft.cursor is not None:
+        require_storable(external_id=draft.external_id, external_source=draft.external_source, cursor=draft.cursor)
 
 
 def _payload_of(draft: EntryDraft) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from bridge.control.compacting import leaf_of, require_boundary
 from bridge.control.controller import Controller
 from bridge.control.errors import KindWithoutText
 from bridge.control.recording import RecordingTransaction
@@ -19,8 +20,11 @@ from bridge.control.standpoint import Standpoint, checkout_at, find_entry, find_
 from bridge.conversations.errors import EntryNotFound
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import Appended, EntryDraft, HeadMove, NewSession, ParentRelation, Session
+from bridge.conversations.projection import COMPACTION
 from bridge.conversations.store import label_target
+from bridge.foundation.canonical import parse_json
 from bridge.foundation.ids import short_entry, split_entry_id
+from bridge.foundation.texts import require_storable
 from bridge.git.observe import Observation
 from bridge.git.repository import RepositoryLocation, discover
 from bridge.semantics.kinds import HIDDEN, KINDS
@@ -170,6 +174,8 @@ def append_entry(controller: Controller, standpoint: Standpoint, session: str, r
         If text is given for a kind that has no single field for it.
     SessionNotFound, EntryNotFound, CursorNotFound, EntryShared, HeadMoved, ExternalIdConflict
         As ``forest.append``.
+    InvalidBoundary
+        If a compaction would retain what does not lie on its branch.
     TransientKind, UnknownKind, InvalidPayload, NotCanonical, PayloadTooLarge
         As ``Recorder.prepare``.
     """
@@ -196,9 +202,20 @@ def append_entry(controller: Controller, standpoint: Standpoint, session: str, r
     controller.keeper.keep(observation)
 
     def keep_state(recording: RecordingTransaction) -> None:
+        # What another source recorded is kept as it says; a projection passes over what does not fit.
+        if draft.kind == COMPACTION and draft.external_id is None:
+            _require_boundary(recording, session_id, draft)
         save_state(recording.tx, observation, recording.moment)
 
     return controller.recorder.append(session_id, draft, observation.stamp, first=keep_state).result()
+
+
+def _require_boundary(recording: RecordingTransaction, session_id: str, draft: EntryDraft) -> None:
+    """Refuse a compaction that names nothing of the branch it is appended to; it would stand for nothing."""
+    payload: Mapping[str, Any] = (draft.payload or {}) if draft.payload_text is None else parse_json(draft.payload_text)
+    connection = recording.tx.connection
+    leaf = draft.parent_entry_id or leaf_of(connection, session_id, draft.cursor)
+    require_boundary(connection, leaf, payload["first_retained_entry_id"])
 
 
 def go_to(
@@ -259,6 +276,7 @@ def remove_label(controller: Controller, standpoint: Standpoint, entry: str, nam
     EntryNotFound
         If the entry does not have it, or does not exist.
     """
+    require_storable(label=name)
     with controller.store.read() as connection:
         entry_id = find_entry(connection, standpoint, entry)
     session_id, _ = split_entry_id(entry_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -11,8 +12,8 @@ from bridge.control.feed import event_cursor
 from bridge.control.standpoint import Standpoint, find_session
 from bridge.control.views import entry_view, session_view
 from bridge.conversations.forest import require_session
-from bridge.conversations.models import Cursor, Entry, Label, Session
-from bridge.conversations.store import iterate_entries, list_cursors, list_labels
+from bridge.conversations.models import Cursor, Label, ListedEntry, Session
+from bridge.conversations.store import iterate_listed, list_cursors, list_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Snapshot:
     """
 
     session: Session
-    entries: tuple[Entry, ...]
+    entries: tuple[ListedEntry, ...]
     labels: tuple[Label, ...]
     cursors: tuple[Cursor, ...]
     has_more: bool
@@ -70,9 +71,10 @@ def session_snapshot(
     """
     with controller.store.read() as connection:
         found = require_session(connection, find_session(connection, standpoint, session))
-        # The synthetic root is collapsed here as everywhere.
+        # The synthetic root, of sequence 0, is collapsed here as everywhere.
         start = max(0, found.next_sequence - 1 - limit if after is None else after)
-        page = list(islice(iterate_entries(connection, found.id, after_sequence=start), limit + 1))
+        with closing(iterate_listed(connection, found.id, after_sequence=start)) as rows:
+            page = list(islice(rows, limit + 1))
         return Snapshot(
             session=found,
             entries=tuple(page[:limit]),

@@ -12,16 +12,10 @@ from bridge.control.reading import labels_of, require_belonging
 from bridge.control.standpoint import Standpoint, find_entry, find_session
 from bridge.control.views import node_view, summary_of, unreadable
 from bridge.conversations.forest import require_session
+from bridge.conversations.listing.store import count_children, entries_by_id, oldest_nodes
 from bridge.conversations.models import Cursor, Node, Session
 from bridge.conversations.paths import ForkOrigin, fork_origin, node_pages
-from bridge.conversations.store import (
-    count_children,
-    entries_by_id,
-    list_cursors,
-    list_nodes,
-    list_sessions,
-    oldest_nodes,
-)
+from bridge.conversations.store import list_cursors, list_nodes, list_sessions
 from bridge.foundation.ids import split_entry_id
 from bridge.semantics.kinds import READABLE_VERSIONS
 from bridge.storage.transaction import Connection

@@ -10,7 +10,7 @@ from bridge.control.controller import Controller
 from bridge.control.recording import RecordingTransaction
 from bridge.control.standpoint import Standpoint
 from bridge.control.verification import Verification, verify
-from bridge.conversations import store
+from bridge.conversations.condition import store
 from bridge.conversations.soundness import MAX_FLAWS, Flaw, check_sessions
 from bridge.foundation.canonical import canonical_text
 from bridge.recall import index

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from bridge.conversations.models import Entry, Node, Session, stamp_to_json
+from bridge.conversations.models import Entry, ListedEntry, Node, Session, stamp_to_json
+from bridge.foundation.canonical import parse_json
 from bridge.foundation.errors import BridgeError, NotCanonical
 from bridge.semantics.errors import UnsupportedSemanticVersion
 from bridge.semantics.interpretation import interpret, require_readable
@@ -61,27 +62,20 @@ def session_view(session: Session) -> dict[str, Any]:
     }
 
 
-def entry_view(entry: Entry, *, labels: Sequence[str] = ()) -> dict[str, Any]:
-    """Return an entry as an object, with ``readable``; an unreadable one says why under ``unreadable``."""
+def entry_view(entry: Entry | ListedEntry, *, labels: Sequence[str] = ()) -> dict[str, Any]:
+    """Return an entry as an object, with ``readable``; an unreadable one says why under ``unreadable``.
+
+    A listed entry with a long payload has null for it, and ``payload_bytes`` says how long it is.
+    """
     problem = unreadable(entry)
     if problem is None:
-        return {**entry.to_json(), "labels": list(labels), "readable": True, "unreadable": None}
+        shown = {**entry.to_json(), "labels": list(labels), "readable": True, "unreadable": None}
+        if isinstance(entry, ListedEntry) and entry.is_long:
+            shown["payload_bytes"] = entry.payload_bytes
+        return shown
     return {
-        "id": entry.id,
-        "session_id": entry.session_id,
-        "parent_entry_id": entry.parent_entry_id,
-        "sequence": entry.sequence,
-        "semantic_schema_version": entry.semantic_schema_version,
-        "kind": entry.kind,
-        "payload": None,
+        **entry.fields_to_json(None),
         "payload_text": entry.payload_text,
-        "context_visibility": entry.context_visibility,
-        "stamp": stamp_to_json(entry.stamp),
-        "external_id": entry.external_id,
-        "external_source": entry.external_source,
-        "created_at": entry.created_at,
-        "payload_hash": entry.payload_hash,
-        "entry_hash": entry.entry_hash,
         "labels": list(labels),
         "readable": False,
         "unreadable": problem.to_json()["error"],
@@ -122,30 +116,40 @@ def stamp_view(entry: Entry, state: RepositoryState | UnknownReason | None) -> d
     return shown
 
 
-def unreadable(entry: Entry) -> BridgeError | None:
-    """Return why an entry cannot be given a meaning here: its version, or damage; None if it can."""
+def unreadable(entry: Entry | ListedEntry) -> BridgeError | None:
+    """Return why an entry cannot be given a meaning here: its version, or damage; None if it can.
+
+    A long payload that a list does not read is told by its outline.
+    """
     try:
         require_readable(entry.semantic_schema_version, entry_id=entry.id)
-        _ = entry.payload
+        _ = parse_json(shown_text(entry)) if isinstance(entry, ListedEntry) and entry.is_long else entry.payload
     except (UnsupportedSemanticVersion, NotCanonical) as error:
         return error
     return None
 
 
-def summary_of(entry: Entry) -> str:
+def shown_text(entry: Entry | ListedEntry) -> str:
+    """Return the payload's text, or the outline of a long one that a list has not read."""
+    return entry.shown_text if isinstance(entry, ListedEntry) else entry.payload_text
+
+
+def summary_of(entry: Entry | ListedEntry) -> str:
     """Return what an entry says, on one line of at most :data:`MAX_SUMMARY_CHARACTERS`; empty if it says nothing.
 
-    An unreadable entry has none. The text is as recorded: whoever shows it on a terminal escapes it.
+    An unreadable entry has none. Of a listed entry with a long payload it is what the outline of that says, else how
+    long it is. The text is as recorded: whoever shows it on a terminal escapes it.
     """
     problem = unreadable(entry)
     if problem is not None:
         return ""
-    payload = entry.payload
+    is_long = isinstance(entry, ListedEntry) and entry.is_long
+    payload = parse_json(shown_text(entry)) if is_long else entry.payload
     if entry.semantic_schema_version != CURRENT_VERSION:
-        payload = interpret(entry.semantic_schema_version, entry.kind, entry.payload_text, entry_id=entry.id).payload
-    if not isinstance(payload, dict):
-        return ""
-    return _one_line(_words(entry.kind, payload))
+        text = shown_text(entry)
+        payload = interpret(entry.semantic_schema_version, entry.kind, text, entry_id=entry.id).payload
+    words = _one_line(_words(entry.kind, payload)) if isinstance(payload, dict) else ""
+    return words or (f"(long text, {entry.payload_bytes} bytes)" if isinstance(entry, ListedEntry) and is_long else "")
 
 
 def _words(kind: str, payload: dict[str, Any]) -> str:

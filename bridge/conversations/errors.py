@@ -160,6 +160,17 @@ class InvalidSession(BridgeError):
     default_hint = "Mend what the message names and try again."
 
 
+class InvalidBoundary(BridgeError):
+    """Raised when a compaction cannot stand for the beginning of the branch it would be recorded on."""
+
+    code = "invalid_boundary"
+    exit_status = 62
+    summary = (
+        "A compaction's summary is empty, or what it would retain does not lie on its branch; nothing was written."
+    )
+    default_hint = "Name an entry of the active path as the first one to keep: bridge log"
+
+
 class SessionDiffers(BridgeError):
     """Raised when a session is to be taken in whose id is that of another one, or of one that went on differently."""
 

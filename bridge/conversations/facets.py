@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import orjson
 
-from bridge.conversations.models import Entry
+from bridge.conversations.models import Entry, ListedEntry
 from bridge.conversations.turns import AGENT_KINDS, TURN_BEGINNINGS, TURN_COMPLETED
 from bridge.semantics.errors import UnsupportedSemanticVersion
 from bridge.semantics.interpretation import interpret, require_readable
@@ -294,14 +294,14 @@ def kinds_of(facet: Facet) -> frozenset[str]:
     return frozenset(kind for kind, rule in RULES.items() if rule.facet is facet)
 
 
-def problem_of(entry: Entry) -> str | None:
+def problem_of(entry: Entry | ListedEntry) -> str | None:
     """Return what problem an entry tells of, None if all is well."""
     if not _is_readable(entry):
         return UNREADABLE
     rule = RULES.get(entry.kind, _NO_RULE)
     if rule.problem is None or rule.field is None:
         return rule.problem
-    payload = interpret(entry.semantic_schema_version, entry.kind, entry.payload_text, entry_id=entry.id).payload
+    payload = interpret(entry.semantic_schema_version, entry.kind, _text_of(entry), entry_id=entry.id).payload
     value = payload.get(rule.field)
     return rule.problem if isinstance(value, str) and value.lower() in rule.values else None
 
@@ -311,10 +311,15 @@ def is_anchor(kind: str) -> bool:
     return kind in AGENT_KINDS or kind == TURN_COMPLETED
 
 
-def _is_readable(entry: Entry) -> bool:
+def _text_of(entry: Entry | ListedEntry) -> str:
+    """Return the payload's text, or the outline of a long one."""
+    return entry.shown_text if isinstance(entry, ListedEntry) else entry.payload_text
+
+
+def _is_readable(entry: Entry | ListedEntry) -> bool:
     try:
         require_readable(entry.semantic_schema_version)
-        orjson.loads(entry.payload_text)
+        orjson.loads(_text_of(entry))
     except (UnsupportedSemanticVersion, orjson.JSONDecodeError):
         return False
     return True

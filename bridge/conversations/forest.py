@@ -26,12 +26,15 @@ from bridge.conversations.errors import (
     SessionNotFound,
 )
 from bridge.conversations.models import (
+    ENTRY_HASH_AT,
     FORKED_FROM,
+    ID_AT,
     MAX_LABEL_CHARACTERS,
     ROOT_KIND,
     Appended,
     Entry,
     HeadMove,
+    ListedEntry,
     NewSession,
     PreparedEntry,
     Session,
@@ -40,6 +43,7 @@ from bridge.conversations.paths import fork_origin, lies_on_shared_path
 from bridge.conversations.soundness import refuse_quarantined, require_sound
 from bridge.foundation.clock import parse_timestamp
 from bridge.foundation.ids import new_session_id, require_safe_id, short_entry, short_session, split_entry_id
+from bridge.foundation.texts import require_storable
 from bridge.storage.transaction import Connection, Transaction
 
 #: Ids tried for a new session before giving up; one second offers 65,536.
@@ -75,8 +79,8 @@ def create_session(tx: Transaction, new: NewSession, root: PreparedEntry) -> tup
     ------
     SessionExists
         If the given id is taken, or no free one was found.
-    InvalidId, InvalidSession
-        If the given id, kind, relation or label cannot be.
+    InvalidId, InvalidSession, InvalidText
+        If the given id, kind, relation, label or another text cannot be.
     SessionNotFound
         If the parent session does not exist.
     """
@@ -92,8 +96,9 @@ def create_session(tx: Transaction, new: NewSession, root: PreparedEntry) -> tup
                 f"There is a session {session_id} already. Nothing was written.", details={"session_id": session_id}
             )
     store.insert_session(tx, session_id, new, root.created_at)
-    entry = root.seal(session_id, 0, None)
-    store.insert_entry(tx, entry)
+    row = root.seal_row(session_id, 0, None)
+    store.insert_entry(tx, row)
+    entry = Entry.from_row(row)
     store.insert_head(tx, session_id, entry.id, 1, root.created_at)
     return require_session(tx.connection, session_id), entry
 
@@ -145,7 +150,7 @@ def append(tx: Transaction, session_id: str, prepared: PreparedEntry, moment: st
     if prepared.external_id is not None:
         known = _known_external(tx.connection, session_id, prepared)
         if known is not None:
-            return Appended(known, is_new=False, head_entry_id=head_id)
+            return Appended(known.row_with_text(prepared.payload_text), head_id, is_new=False)
     _require_head(session_id, head_id, prepared.expected_head)
     parent_id = prepared.parent_entry_id
     if prepared.cursor is not None:
@@ -154,14 +159,15 @@ def append(tx: Transaction, session_id: str, prepared: PreparedEntry, moment: st
         parent_id, parent_hash = head_id, head_hash
     else:
         parent_hash = _require_own_entry(tx.connection, session_id, parent_id)
-    entry = prepared.seal(session_id, sequence, (parent_id, parent_hash))
-    store.insert_entry(tx, entry)
+    row = prepared.seal_row(session_id, sequence, (parent_id, parent_hash))
+    entry_id, entry_hash = row[ID_AT], row[ENTRY_HASH_AT]
+    store.insert_entry(tx, row, prepared.payload_outline)
     if has_cursors:
-        store.advance_cursors(tx, session_id, parent_id, entry.id)
+        store.advance_cursors(tx, session_id, parent_id, entry_id)
     if parent_id == head_id:
-        head_id, head_hash = entry.id, entry.entry_hash
+        head_id, head_hash = entry_id, entry_hash
     store.set_head(tx, session_id, store.Head(head_id, sequence + 1, head_hash, has_cursors), moment)
-    return Appended(entry, is_new=True, head_entry_id=head_id)
+    return Appended(row, head_id, is_new=True)
 
 
 def move_head(
@@ -268,11 +274,14 @@ def open_cursor(tx: Transaction, session_id: str, owner: str, entry_id: str | No
     ------
     CursorExists
         If that owner has one in the session.
+    InvalidText
+        If the owner's name cannot be kept.
     SessionNotFound, EntryNotFound, EntryShared
         If the session does not exist or the entry is not its own.
     """
     if not 1 <= len(owner) <= MAX_OWNER_CHARACTERS:
         raise ValueError(f"a cursor's owner has 1 to {MAX_OWNER_CHARACTERS} characters")
+    require_storable(owner=owner)
     head_id = _require_session_head(tx.connection, session_id).entry_id
     leaf = head_id if entry_id is None else entry_id
     _require_own_entry(tx.connection, session_id, leaf)
@@ -329,6 +338,13 @@ def require_session(connection: Connection, session_id: str) -> Session:
 def _check_new_session(tx: Transaction, new: NewSession) -> None:
     if (new.parent_session_id is None) != (new.parent_relation is None):
         raise InvalidSession("A parent session and the relation to it belong together. Nothing was written.")
+    require_storable(
+        label=new.label,
+        harness=new.harness,
+        status=new.status,
+        agent_id=new.agent_id,
+        workspace_id=new.workspace_id,
+    )
     if new.label is not None and not 1 <= len(new.label) <= MAX_LABEL_CHARACTERS:
         raise InvalidSession(
             f"A session's label has 1 to {MAX_LABEL_CHARACTERS} characters. Nothing was written.",
@@ -382,12 +398,14 @@ def _require_own_entry(connection: Connection, session_id: str, entry_id: str) -
     )
 
 
-def _known_external(connection: Connection, session_id: str, prepared: PreparedEntry) -> Entry | None:
+def _known_external(connection: Connection, session_id: str, prepared: PreparedEntry) -> ListedEntry | None:
     source, external_id = prepared.external_source, prepared.external_id
     if source is None or external_id is None:
         return None
     known = store.find_external(connection, session_id, source, external_id)
-    if known is None or (known.kind == prepared.kind and known.payload_hash == prepared.payload_hash):
+    if known is None:
+        return None
+    if known.kind == prepared.kind and known.payload_hash == prepared.payload_hash:
         return known
     raise ExternalIdConflict(
         f"{external_id[:80]!r} is recorded as {short_entry(known.id)} already, with other content. "

@@ -146,7 +146,7 @@ class Adder:
             self._first, self._end = next(self._ranges, _NOTHING)
         if entry.sequence < self._first:
             return
-        store.insert_entry(self._tx, entry)
+        store.insert_entry(self._tx, entry.to_row())
         self._waiting += 1
         self._characters += len(entry.payload_text)
         if self._waiting >= BATCH or self._characters >= BATCH_CHARACTERS:

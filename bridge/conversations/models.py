@@ -12,6 +12,7 @@ from bridge.foundation.hashing import entry_hash
 from bridge.foundation.ids import entry_id
 from bridge.semantics.kinds import CURRENT_VERSION
 from bridge.semantics.stamps import Stamp, UnknownReason
+from bridge.storage.errors import StoredTextDamaged
 
 #: Kind of the synthetic root, sequence 0.
 ROOT_KIND: Final = "session.root"
@@ -47,12 +48,8 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One recorded entry, exactly as stored. Its meaning is asked of ``bridge.semantics.interpretation``.
-
-    The fields are the columns, so that ten thousand rows of a path become entries at no more than the cost of
-    a dictionary each; what is derived from them is computed when asked for.
-    """
+class Record:
+    """What is recorded about an entry, but for its payload. The fields are the columns."""
 
     session_id: str
     id: str
@@ -71,11 +68,63 @@ class Entry:
     created_at: str
     payload_hash: str
     entry_hash: str
+
+    @cached_property
+    def stamp(self) -> Stamp:
+        """The recorded stamp; a reason that this Bridge does not know reads as ``stamp_version``."""
+        if self.state_digest is not None:
+            return Stamp(state_digest=self.state_digest, observed_at=self.observed_at)
+        try:
+            reason, detail = UnknownReason(self.unknown_reason or ""), self.unknown_detail
+        except ValueError:
+            reason, detail = UnknownReason.STAMP_VERSION, self.unknown_reason
+        return Stamp(
+            unknown_reason=reason, unknown_path=self.unknown_path, unknown_detail=detail, observed_at=self.observed_at
+        )
+
+    @property
+    def is_root(self) -> bool:
+        return self.sequence == 0
+
+    def fields_to_json(self, payload: Any) -> dict[str, Any]:
+        """Return the entry under the field names of the published contract, with what stands for its payload."""
+        return {
+            "id": self.id,
+            "session_id": self.session_id,
+            "parent_entry_id": self.parent_entry_id,
+            "sequence": self.sequence,
+            "semantic_schema_version": self.semantic_schema_version,
+            "kind": self.kind,
+            "payload": payload,
+            "context_visibility": self.context_visibility,
+            "stamp": stamp_to_json(self.stamp),
+            "external_id": self.external_id,
+            "external_source": self.external_source,
+            "created_at": self.created_at,
+            "payload_hash": self.payload_hash,
+            "entry_hash": self.entry_hash,
+        }
+
+
+@dataclass(frozen=True)
+class Entry(Record):
+    """One recorded entry, exactly as stored. Its meaning is asked of ``bridge.semantics.interpretation``.
+
+    Ten thousand rows of a path become entries at no more than the cost of a dictionary each; what is derived from them
+    is computed when asked for.
+    """
+
     payload_text: str
 
     @classmethod
     def from_row(cls, row: Iterable[Any]) -> Entry:
-        """Build an entry from values in the order of the fields, without the cost of a constructor."""
+        """Build an entry from values in the order of the fields, without the cost of a constructor.
+
+        Raises
+        ------
+        StoredTextDamaged
+            If there is no payload: it was long, kept apart, and is not there.
+        """
         entry = object.__new__(cls)
         values = entry.__dict__
         # Written out: half the cost of a loop, ten thousand times in a long path.
@@ -99,6 +148,8 @@ class Entry:
             values["entry_hash"],
             values["payload_text"],
         ) = row
+        if values["payload_text"] is None:
+            raise text_missing(entry)
         return entry
 
     @cached_property
@@ -112,22 +163,9 @@ class Entry:
         """
         return parse_json(self.payload_text)
 
-    @cached_property
-    def stamp(self) -> Stamp:
-        """The recorded stamp; a reason that this Bridge does not know reads as ``stamp_version``."""
-        if self.state_digest is not None:
-            return Stamp(state_digest=self.state_digest, observed_at=self.observed_at)
-        try:
-            reason, detail = UnknownReason(self.unknown_reason or ""), self.unknown_detail
-        except ValueError:
-            reason, detail = UnknownReason.STAMP_VERSION, self.unknown_reason
-        return Stamp(
-            unknown_reason=reason, unknown_path=self.unknown_path, unknown_detail=detail, observed_at=self.observed_at
-        )
-
-    @property
-    def is_root(self) -> bool:
-        return self.sequence == 0
+    def to_row(self) -> EntryRow:
+        """Return the fields' values in their order."""
+        return tuple(self.__dict__[name] for name in ENTRY_FIELDS)
 
     def compute_hash(self, parent_entry_hash: str | None) -> str:
         """Return the hash that the entry must have under a parent's hash."""
@@ -146,26 +184,75 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry under the field names of the published contract."""
-        return {
-            "id": self.id,
-            "session_id": self.session_id,
-            "parent_entry_id": self.parent_entry_id,
-            "sequence": self.sequence,
-            "semantic_schema_version": self.semantic_schema_version,
-            "kind": self.kind,
-            "payload": self.payload,
-            "context_visibility": self.context_visibility,
-            "stamp": stamp_to_json(self.stamp),
-            "external_id": self.external_id,
-            "external_source": self.external_source,
-            "created_at": self.created_at,
-            "payload_hash": self.payload_hash,
-            "entry_hash": self.entry_hash,
-        }
+        return self.fields_to_json(self.payload)
+
+
+#: An entry as a row: its fields' values in their order.
+EntryRow = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class ListedEntry(Record):
+    """An entry as a list reads it: with its payload, unless that is long.
+
+    Of a long one there is only the outline, ``payload_outline``, and the size of its text, ``payload_bytes``; the text
+    is kept apart, and lists do not read it.
+    """
+
+    payload_bytes: int | None
+    payload_outline: str | None
+    payload_text: str | None
+
+    @classmethod
+    def from_row(cls, row: Iterable[Any]) -> ListedEntry:
+        """Build an entry from values in the order of the fields, without the cost of a constructor."""
+        entry = object.__new__(cls)
+        entry.__dict__.update(zip(LISTED_FIELDS, row, strict=True))
+        return entry
+
+    def row_with_text(self, text: str) -> EntryRow:
+        """Return the row of the whole entry, given its text."""
+        return (*(self.__dict__[name] for name in ENTRY_FIELDS[:-1]), text)
+
+    def with_text(self, text: str) -> Entry:
+        """Return the whole entry, given its text."""
+        return Entry.from_row(self.row_with_text(text))
+
+    @property
+    def is_long(self) -> bool:
+        return self.payload_text is None
+
+    @property
+    def shown_text(self) -> str:
+        """The payload's text, or the outline of a long one: what a list can tell from."""
+        return self.payload_text if self.payload_text is not None else self.payload_outline or ""
+
+    @cached_property
+    def payload(self) -> Any:
+        """The stored payload, parsed; None if it is long. Raises as :attr:`Entry.payload`."""
+        return None if self.payload_text is None else parse_json(self.payload_text)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry under the field names of the published contract; a long payload is null."""
+        return self.fields_to_json(self.payload)
+
+
+def text_missing(entry: Record) -> StoredTextDamaged:
+    """Return the error for an entry whose long text is not where it was kept."""
+    return StoredTextDamaged(
+        f"The text of {entry.id} is not in the store any more.",
+        details={"entry_id": entry.id, "digest": entry.payload_hash, "reason": "missing"},
+    )
 
 
 #: Names of an entry's fields, in the order in which rows are read and written.
 ENTRY_FIELDS: Final = tuple(field.name for field in fields(Entry))
+#: Where in a row some of them stand.
+ID_AT: Final = ENTRY_FIELDS.index("id")
+PARENT_AT: Final = ENTRY_FIELDS.index("parent_entry_id")
+ENTRY_HASH_AT: Final = ENTRY_FIELDS.index("entry_hash")
+#: The same of an entry as lists read it.
+LISTED_FIELDS: Final = tuple(field.name for field in fields(ListedEntry))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +351,10 @@ class EntryDraft:
 
 
 class PreparedEntry(NamedTuple):
-    """A draft after redaction, validation and encoding: what is left needs the open transaction."""
+    """A draft after redaction, validation and encoding: what is left needs the open transaction.
+
+    ``payload_outline`` is that of a long payload; without one it is made when the entry is written.
+    """
 
     kind: str
     payload_text: str
@@ -278,9 +368,14 @@ class PreparedEntry(NamedTuple):
     cursor: str | None = None
     expected_head: str | None = None
     semantic_schema_version: int = CURRENT_VERSION
+    payload_outline: str | None = None
 
     def seal(self, session_id: str, sequence: int, parent: tuple[str, str] | None) -> Entry:
-        """Return the entry at its place; ``parent`` is the parent's id and hash, None for a root."""
+        """Return the entry at its place, as :meth:`seal_row` does its row."""
+        return Entry.from_row(self.seal_row(session_id, sequence, parent))
+
+    def seal_row(self, session_id: str, sequence: int, parent: tuple[str, str] | None) -> EntryRow:
+        """Return the entry's row at its place; ``parent`` is the parent's id and hash, None for a root."""
         parent_entry_id, parent_hash = parent if parent is not None else (None, None)
         stamp, identity = self.stamp, entry_id(session_id, sequence)
         sealed = entry_hash(
@@ -294,44 +389,53 @@ class PreparedEntry(NamedTuple):
             external_id=self.external_id,
             created_at=self.created_at,
         )
-        return Entry.from_row(
-            (
-                session_id,
-                identity,
-                parent_entry_id,
-                sequence,
-                self.semantic_schema_version,
-                self.kind,
-                self.context_visibility,
-                stamp.state_digest,
-                None if stamp.unknown_reason is None else stamp.unknown_reason.value,
-                stamp.unknown_path,
-                stamp.unknown_detail,
-                stamp.observed_at,
-                self.external_source,
-                self.external_id,
-                self.created_at,
-                self.payload_hash,
-                sealed,
-                self.payload_text,
-            )
+        return (
+            session_id,
+            identity,
+            parent_entry_id,
+            sequence,
+            self.semantic_schema_version,
+            self.kind,
+            self.context_visibility,
+            stamp.state_digest,
+            None if stamp.unknown_reason is None else stamp.unknown_reason.value,
+            stamp.unknown_path,
+            stamp.unknown_detail,
+            stamp.observed_at,
+            self.external_source,
+            self.external_id,
+            self.created_at,
+            self.payload_hash,
+            sealed,
+            self.payload_text,
         )
 
 
-class Appended(NamedTuple):
+class Appended:
     """What an append did.
 
     ``is_new`` is false when an entry with that external id and content was there; then nothing changed.
-    ``head_entry_id`` is the session's head afterwards, ``is_head`` whether that is this entry.
+    ``head_entry_id`` is the session's head afterwards, ``is_head`` whether that is this entry. ``row`` is the entry's.
     """
 
-    entry: Entry
-    is_new: bool
-    head_entry_id: str
+    __slots__ = ("_entry", "head_entry_id", "is_new", "row")
+
+    def __init__(self, row: EntryRow, head_entry_id: str, *, is_new: bool) -> None:
+        self.row = row
+        self._entry: Entry | None = None
+        self.head_entry_id = head_entry_id
+        self.is_new = is_new
+
+    @property
+    def entry(self) -> Entry:
+        """The entry; made of its row when first asked for, which the writer's thread is spared."""
+        if self._entry is None:
+            self._entry = Entry.from_row(self.row)
+        return self._entry
 
     @property
     def is_head(self) -> bool:
-        return self.entry.id == self.head_entry_id
+        return bool(self.row[ID_AT] == self.head_entry_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from bridge.conversations import store
 from bridge.conversations.errors import EntryNotFound, PathBroken, SessionNotFound
 from bridge.conversations.exchange.store import entries_at, path_sequences
-from bridge.conversations.models import FORKED_FROM, Entry, Node
+from bridge.conversations.models import FORKED_FROM, Entry, ListedEntry, Node, Record
 from bridge.conversations.soundness import require_sound
 from bridge.foundation.errors import InvalidId
 from bridge.foundation.ids import entry_id as make_entry_id
@@ -34,7 +34,7 @@ FIRST_PAGE: Final = 64
 PAGE_GROWTH: Final = 4
 LARGEST_PAGE: Final = 4096
 
-T = TypeVar("T", Entry, Node)
+T = TypeVar("T", Entry, ListedEntry, Node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,15 @@ def active_path(
     return path_to(connection, head[0], last=last, include_roots=include_roots)
 
 
+def listed_path(connection: Connection, session_id: str, *, last: int | None = None) -> list[ListedEntry]:
+    """Return the active path as lists show it, without long texts and roots. Raises as :func:`active_path`."""
+    wanted = NO_LIMIT if last is None else last
+    head = _head_of(connection, session_id)
+    upwards = _climb(connection, head.entry_id, wanted, store.listed_ancestry, include_roots=False)
+    upwards.reverse()
+    return upwards
+
+
 def path_to(
     connection: Connection, entry_id: str, *, last: int | None = None, include_roots: bool = False
 ) -> list[Entry]:
@@ -143,6 +152,11 @@ def path_nodes(connection: Connection, entry_id: str) -> list[Node]:
     upwards = _climb(connection, entry_id, NO_LIMIT, store.node_ancestry, include_roots=True)
     upwards.reverse()
     return upwards
+
+
+def active_path_ids(connection: Connection, session_id: str) -> set[str]:
+    """Return the ids of the entries on the active path, roots included. Raises as :func:`active_path`."""
+    return {node.id for node in path_nodes(connection, _head_of(connection, session_id).entry_id)}
 
 
 def path_segments(connection: Connection, entry_id: str) -> list[Segment]:
@@ -192,12 +206,12 @@ def iterate_segment(connection: Connection, segment: Segment, *, page: int = PAG
 
 def entry_pages(
     connection: Connection, entry_id: str, *, first: int, largest: int = LARGEST_PAGE
-) -> Iterator[list[Entry]]:
+) -> Iterator[list[ListedEntry]]:
     """Yield an entry and what lies before it, nearest first, in pages that grow from ``first`` to ``largest``.
 
-    Who stops early has read no more than a few pages. Synthetic roots are left out.
+    Who stops early has read no more than a few pages. Synthetic roots and long texts are left out.
     """
-    return _pages(connection, entry_id, first, largest, store.ancestry)
+    return _pages(connection, entry_id, first, largest, store.listed_ancestry)
 
 
 def node_pages(
@@ -224,7 +238,7 @@ def _pages(
         size = min(size * PAGE_GROWTH, max(size, largest))
 
 
-def parent_of(connection: Connection, entry: Entry | Node) -> str | None:
+def parent_of(connection: Connection, entry: Record | Node) -> str | None:
     """Return the id of the entry before one on its path: its parent, or across a fork what it was forked from.
 
     None for the first entry of a session that is no fork.
@@ -246,10 +260,11 @@ def fork_origin(connection: Connection, session_id: str) -> ForkOrigin | None:
     PathBroken
         If the session has no root, or its root names an origin that cannot be read.
     """
-    root = store.get_entry_at(connection, session_id, 0)
+    root = store.get_listed_at(connection, session_id, 0)
     if root is None:
         raise PathBroken(f"Session {session_id} has no root entry.", details={"session_id": session_id})
-    payload = root.payload
+    # Long is only the root of a session that was moved here under a very long name.
+    payload = store.whole_entry(connection, root).payload if root.is_long else root.payload
     origin = payload.get(FORKED_FROM) if isinstance(payload, dict) else None
     if origin is None:
         return None
@@ -426,13 +441,13 @@ def _missing(entry_id: str, *, is_origin: bool) -> EntryNotFound | PathBroken:
     return EntryNotFound(f"There is no entry {entry_id}.", details=details)
 
 
-def _require_chain(segment: Sequence[Entry | Node]) -> None:
+def _require_chain(segment: Sequence[Record | Node]) -> None:
     for lower, upper in pairwise(segment):
         if lower.parent_entry_id != upper.id:
             raise _broken(lower)
 
 
-def _broken(entry: Entry | Node) -> PathBroken:
+def _broken(entry: Record | Node) -> PathBroken:
     return PathBroken(
         f"The path ends at {entry.id}: its parent {entry.parent_entry_id} cannot be reached.",
         details={"entry_id": entry.id, "parent_entry_id": entry.parent_entry_id},

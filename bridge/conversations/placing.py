@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from bridge.conversations.facets import OUTSIDE, TurnIndex, TurnPlace, is_anchor
-from bridge.conversations.models import Entry, Node
+from bridge.conversations.models import Node, Record
 from bridge.conversations.paths import node_pages
-from bridge.conversations.references import require_entry
+from bridge.conversations.references import require_listed
 from bridge.conversations.turns import TURN_BEGINNINGS
 from bridge.storage.transaction import Connection
 
@@ -45,13 +45,13 @@ def turn_place(connection: Connection, entry_id: str | None) -> TurnPlace:
 
 def turn_of(connection: Connection, entry_id: str) -> str | None:
     """Return the id of the entry that began the turn of an entry, which exists; None if it belongs to none."""
-    entry = require_entry(connection, entry_id)
+    entry = require_listed(connection, entry_id)
     index = TurnIndex()
     seed_parent(connection, index, entry)
     return index.turn_of(entry)
 
 
-def seed_parent(connection: Connection, index: TurnIndex, node: Entry | Node) -> None:
+def seed_parent(connection: Connection, index: TurnIndex, node: Record | Node) -> None:
     """Let an index know where the path to an entry's parent has led, unless it does."""
     parent = node.parent_entry_id
     if parent is not None and index.place_at(node.session_id, parent) is None:

@@ -14,12 +14,13 @@ from typing import Final
 
 from bridge.conversations import store
 from bridge.conversations.errors import AmbiguousReference, EntryNotFound, InvalidReference, SessionNotFound
-from bridge.conversations.models import Entry, Node
+from bridge.conversations.models import Entry, ListedEntry, Node
 from bridge.conversations.paths import origins_of, path_nodes
 from bridge.conversations.soundness import require_sound
 from bridge.conversations.suggestions import entry_hint, session_hint
 from bridge.foundation.errors import InvalidId
 from bridge.foundation.ids import split_entry_id
+from bridge.foundation.texts import is_storable
 from bridge.storage.transaction import Connection
 
 #: Longest reference looked up, in characters.
@@ -148,6 +149,15 @@ def require_entry(connection: Connection, full_id: str) -> Entry:
     return entry
 
 
+def require_listed(connection: Connection, full_id: str) -> ListedEntry:
+    """Return what a list shows of an entry, by its full id. Raises as :func:`require_entry`."""
+    session_id, _ = split_entry_id(full_id)
+    entry = store.get_listed(connection, session_id, full_id)
+    if entry is None:
+        raise EntryNotFound(f"There is no entry {full_id}.", details={"entry_id": full_id})
+    return entry
+
+
 def _checked(reference: str) -> str:
     """Return a reference without the spaces around it. Raises InvalidReference if it is empty or too long."""
     text = reference.strip()
@@ -155,6 +165,8 @@ def _checked(reference: str) -> str:
         raise InvalidReference(
             f"A reference has 1 to {MAX_REFERENCE_CHARACTERS} characters.", details={"characters": len(reference)}
         )
+    if not is_storable(text):
+        raise InvalidReference(f"{reference[:80]!r} has a NUL character or is not valid Unicode: nothing is called so.")
     return text
 
 

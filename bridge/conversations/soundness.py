@@ -12,9 +12,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from bridge.conversations import store
+from bridge.conversations.condition import store
 from bridge.conversations.errors import SessionQuarantined
+from bridge.foundation.hashing import digest_hex
 from bridge.foundation.ids import short_session
+from bridge.storage.longtexts import iterate_blobs
 from bridge.storage.transaction import Connection
 
 #: Flaws that are listed of one session; the rest is counted.
@@ -26,7 +28,8 @@ class Flaw:
     """One thing about a session that cannot be.
 
     ``code`` is ``session_missing``, ``root_missing``, ``orphan``, ``cross_session_parent``, ``parent_later``,
-    ``cycle``, ``head_missing`` or ``bad_head``; ``subject`` the entry or session it is about.
+    ``cycle``, ``head_missing``, ``bad_head``, ``text_missing`` or ``text_altered``; ``subject`` the entry or session it
+    is about.
     """
 
     code: str
@@ -56,7 +59,7 @@ def refuse_quarantined(session_id: str, reason: str | None) -> None:
 
 
 def check_sessions(connection: Connection) -> Iterator[Flaw]:
-    """Yield what is wrong with the shape of any session; payloads are not looked at."""
+    """Yield what is wrong with the shape of any session, and with its long texts; other payloads are not looked at."""
     heads = {head.session_id: head for head in store.list_heads(connection)}
     known = set(store.session_ids(connection))
     with_entries = set()
@@ -67,6 +70,17 @@ def check_sessions(connection: Connection) -> Iterator[Flaw]:
         yield Flaw("root_missing", session_id, session_id, "It has no entries at all.")
     for session_id in sorted(heads.keys() - with_entries - known):
         yield Flaw("session_missing", session_id, session_id, "There is a head of a session that is not.")
+    yield from _check_long_texts(connection)
+
+
+def _check_long_texts(connection: Connection) -> Iterator[Flaw]:
+    for session_id, entry_id in store.entries_without_text(connection):
+        yield Flaw("text_missing", session_id, entry_id, "Its text is long, and not where such texts are kept.")
+    for blob in iterate_blobs(connection):
+        encoded = blob.body.encode()
+        if len(encoded) != blob.size or digest_hex(encoded) != blob.digest:
+            for session_id, entry_id in store.entries_with_blob(connection, blob.digest):
+                yield Flaw("text_altered", session_id, entry_id, "Its text, which is long, is not the one recorded.")
 
 
 def _check_session(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -25,8 +25,22 @@ from sqlalchemy import (
     update,
 )
 
-from bridge.conversations.models import ENTRY_FIELDS, Cursor, Entry, Label, NewSession, Node, Session
+from bridge.conversations.models import (
+    ENTRY_FIELDS,
+    LISTED_FIELDS,
+    Cursor,
+    Entry,
+    EntryRow,
+    Label,
+    ListedEntry,
+    NewSession,
+    Node,
+    Session,
+    text_missing,
+)
 from bridge.conversations.turns import TURN_COMPLETED, TURN_STARTED, StampedNode
+from bridge.foundation.outlines import outline_of_text
+from bridge.storage.longtexts import body_of, long_size, put_text, whole_payload
 from bridge.storage.prepared import Prepared
 from bridge.storage.tables import (
     branch_cursors,
@@ -38,10 +52,15 @@ from bridge.storage.tables import (
 )
 from bridge.storage.transaction import Transaction
 
-_COLUMNS: list[ColumnElement[Any]] = [
+# The row's own payload, which is NULL where the text is long; and the text wherever it is.
+_ROW: list[ColumnElement[Any]] = [
     session_entries.c["payload" if name == "payload_text" else name] for name in ENTRY_FIELDS
 ]
-_NODE_COLUMNS: list[ColumnElement[Any]] = [
+_COLUMNS: list[ColumnElement[Any]] = [*_ROW[:-1], whole_payload()]
+LISTED_COLUMNS: list[ColumnElement[Any]] = [
+    session_entries.c["payload" if name == "payload_text" else name] for name in LISTED_FIELDS
+]
+NODE_COLUMNS: list[ColumnElement[Any]] = [
     session_entries.c[name]
     for name in (
         "id",
@@ -218,7 +237,15 @@ def sessions_by_label(connection: Connection, label: str, limit: int) -> list[st
 
 # Entries
 
-_INSERT_ENTRY = Prepared(insert(session_entries), *(column.name for column in _COLUMNS))
+_INSERT_ENTRY = Prepared(
+    insert(session_entries).values({column: bindparam(column.name) for column in _ROW}),
+    *(column.name for column in _ROW),
+)
+_LONG_COLUMNS = [*_ROW[:-1], _E.blob_digest, _E.payload_bytes, _E.payload_outline]
+_INSERT_LONG_ENTRY = Prepared(
+    insert(session_entries).values({column: bindparam(column.name) for column in _LONG_COLUMNS}),
+    *(column.name for column in _LONG_COLUMNS),
+)
 _ENTRY_HASH = Prepared(
     select(_E.entry_hash).where(_E.session_id == bindparam("session"), _E.id == bindparam("entry")), "session", "entry"
 )
@@ -249,11 +276,30 @@ class Head(NamedTuple):
     quarantine: str | None = None
 
 
-_values_of = attrgetter(*ENTRY_FIELDS)
+_PAYLOAD_HASH_AT = ENTRY_FIELDS.index("payload_hash")
 
 
-def insert_entry(tx: Transaction, entry: Entry) -> None:
-    tx.queue(_INSERT_ENTRY, *_values_of(entry))
+def insert_entry(tx: Transaction, row: EntryRow, outline: str | None = None) -> None:
+    """Add an entry's row; a long payload goes to where those are kept.
+
+    Parameters
+    ----------
+    outline
+        Outline of a long payload, where the caller has made it already.
+
+    Raises
+    ------
+    StoredTextDamaged
+        If it is kept already, and damaged.
+    """
+    text = row[-1]
+    size = long_size(text)
+    if size is None:
+        tx.queue_row(_INSERT_ENTRY, row)
+        return
+    digest = row[_PAYLOAD_HASH_AT]
+    put_text(tx, digest, size, text)
+    tx.run(_INSERT_LONG_ENTRY, *row[:-1], digest, size, outline or outline_of_text(text))
 
 
 def entry_hash_of(connection: Connection, session_id: str, entry_id: str) -> str | None:
@@ -268,10 +314,11 @@ def get_entry(connection: Connection, session_id: str, entry_id: str) -> Entry |
     return None if row is None else Entry.from_row(row)
 
 
-def get_entry_at(connection: Connection, session_id: str, sequence: int) -> Entry | None:
-    query = select(*_COLUMNS).where(_E.session_id == session_id, _E.sequence == sequence)
+def get_listed_at(connection: Connection, session_id: str, sequence: int) -> ListedEntry | None:
+    """Return an entry by its place, without its text if that is long; None if there is none."""
+    query = select(*LISTED_COLUMNS).where(_E.session_id == session_id, _E.sequence == sequence)
     row = connection.execute(query).first()
-    return None if row is None else Entry.from_row(row)
+    return None if row is None else ListedEntry.from_row(row)
 
 
 def entry_id_at(connection: Connection, session_id: str, sequence: int) -> str | None:
@@ -280,24 +327,56 @@ def entry_id_at(connection: Connection, session_id: str, sequence: int) -> str |
     return found
 
 
-def find_external(connection: Connection, session_id: str, source: str, external_id: str) -> Entry | None:
-    query = select(*_COLUMNS).where(
+def get_listed(connection: Connection, session_id: str, entry_id: str) -> ListedEntry | None:
+    """Return an entry without its text if that is long; None if there is none."""
+    query = select(*LISTED_COLUMNS).where(_E.session_id == session_id, _E.id == entry_id)
+    row = connection.execute(query).first()
+    return None if row is None else ListedEntry.from_row(row)
+
+
+def find_external(connection: Connection, session_id: str, source: str, external_id: str) -> ListedEntry | None:
+    query = select(*LISTED_COLUMNS).where(
         _E.session_id == session_id, _E.external_source == source, _E.external_id == external_id
     )
     row = connection.execute(query).first()
-    return None if row is None else Entry.from_row(row)
+    return None if row is None else ListedEntry.from_row(row)
 
 
 def iterate_entries(connection: Connection, session_id: str, *, after_sequence: int = -1) -> Iterator[Entry]:
     """Yield a session's entries in the order of their sequence, over all branches, without loading them at once."""
-    query = select(*_COLUMNS).where(_E.session_id == session_id, _E.sequence > after_sequence).order_by(_E.sequence)
-    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:  # a server's cursor ends with us
-        yield from map(Entry.from_row, rows)
+    # A long text is fetched when its entry is reached: a page of them would be too much to hold.
+    with closing(iterate_listed(connection, session_id, after_sequence=after_sequence)) as listed:
+        for entry in listed:
+            yield whole_entry(connection, entry)
+
+
+def iterate_listed(connection: Connection, session_id: str, *, after_sequence: int = -1) -> Generator[ListedEntry]:
+    """Yield what :func:`iterate_entries` does, without the long texts."""
+    query = select(*LISTED_COLUMNS).where(_E.session_id == session_id, _E.sequence > after_sequence)
+    with connection.execute(query.order_by(_E.sequence), execution_options={"yield_per": _PAGE}) as rows:
+        for row in rows:
+            yield ListedEntry.from_row(row)
+
+
+def whole_entry(connection: Connection, entry: ListedEntry) -> Entry:
+    """Return a listed entry with its text.
+
+    Raises
+    ------
+    StoredTextDamaged
+        If it is long and not where it was kept.
+    """
+    text = entry.payload_text
+    if text is None:
+        text = body_of(connection, entry.payload_hash)
+        if text is None:
+            raise text_missing(entry)
+    return entry.with_text(text)
 
 
 def list_nodes(connection: Connection, session_id: str) -> list[Node]:
     """Return the shape of a session in the order of sequence; payloads are not touched."""
-    query = select(*_NODE_COLUMNS).where(_E.session_id == session_id).order_by(_E.sequence)
+    query = select(*NODE_COLUMNS).where(_E.session_id == session_id).order_by(_E.sequence)
     return [Node(*row) for row in connection.execute(query)]
 
 
@@ -306,7 +385,7 @@ def newest_stamped_nodes(connection: Connection, session_id: str, limit: int) ->
 
     Payloads are only touched where they name a turn.
     """
-    turn_payload = case((_E.kind.in_([TURN_STARTED, TURN_COMPLETED]), _E.payload), else_=None)
+    turn_payload = case((_E.kind.in_([TURN_STARTED, TURN_COMPLETED]), whole_payload()), else_=None)
     query = (
         select(_E.id, _E.session_id, _E.parent_entry_id, _E.kind, turn_payload, _E.state_digest, _E.observed_at)
         .where(_E.session_id == session_id)
@@ -318,65 +397,20 @@ def newest_stamped_nodes(connection: Connection, session_id: str, limit: int) ->
     return nodes
 
 
-def entries_by_id(connection: Connection, session_id: str, ids: Sequence[str]) -> dict[str, Entry]:
-    """Return entries of a session by their ids; what there is not is left out."""
-    found: dict[str, Entry] = {}
-    for start in range(0, len(ids), _PAGE):
-        query = select(*_COLUMNS).where(_E.session_id == session_id, _E.id.in_(ids[start : start + _PAGE]))
-        for row in connection.execute(query):
-            entry = Entry.from_row(row)
-            found[entry.id] = entry
-    return found
-
-
-def newest_entries(
-    connection: Connection, session_id: str, *, before_sequence: int | None, after_sequence: int, limit: int
-) -> list[Entry]:
-    """Return the last entries of a session between two sequences, both left out, the last one first."""
-    query = select(*_COLUMNS).where(*_between(session_id, before_sequence, after_sequence))
-    rows = connection.execute(query.order_by(_E.sequence.desc()).limit(limit))
-    return [Entry.from_row(row) for row in rows]
-
-
-def newest_nodes(
-    connection: Connection, session_id: str, *, before_sequence: int | None, after_sequence: int, limit: int
-) -> list[Node]:
-    """Return what :func:`newest_entries` does, without payloads."""
-    query = select(*_NODE_COLUMNS).where(*_between(session_id, before_sequence, after_sequence))
-    rows = connection.execute(query.order_by(_E.sequence.desc()).limit(limit))
-    return [Node(*row) for row in rows]
-
-
-def oldest_nodes(connection: Connection, session_id: str, *, after_sequence: int, limit: int) -> list[Node]:
-    """Return the first entries of a session behind a sequence, in its order."""
-    query = select(*_NODE_COLUMNS).where(*_between(session_id, None, after_sequence))
-    return [Node(*row) for row in connection.execute(query.order_by(_E.sequence).limit(limit))]
-
-
-def _between(session_id: str, before_sequence: int | None, after_sequence: int) -> list[ColumnElement[bool]]:
-    conditions = [_E.session_id == session_id, _E.sequence > after_sequence]
-    return conditions if before_sequence is None else [*conditions, _E.sequence < before_sequence]
-
-
-def count_children(connection: Connection, session_id: str, ids: Sequence[str]) -> dict[str, int]:
-    """Return how many children entries of a session have; those without are left out."""
-    counts: dict[str, int] = {}
-    for start in range(0, len(ids), _PAGE):
-        chosen = _E.parent_entry_id.in_(ids[start : start + _PAGE])
-        query = select(_E.parent_entry_id, func.count()).where(_E.session_id == session_id, chosen)
-        counts.update((row[0], row[1]) for row in connection.execute(query.group_by(_E.parent_entry_id)))
-    return counts
-
-
 def list_children(connection: Connection, session_id: str, entry_id: str) -> list[Node]:
     query = (
-        select(*_NODE_COLUMNS).where(_E.session_id == session_id, _E.parent_entry_id == entry_id).order_by(_E.sequence)
+        select(*NODE_COLUMNS).where(_E.session_id == session_id, _E.parent_entry_id == entry_id).order_by(_E.sequence)
     )
     return [Node(*row) for row in connection.execute(query)]
 
 
-def _ancestry(columns: Sequence[Any]) -> Select[Any]:
+def _ancestry(columns: Sequence[Any], *, with_texts: bool = False) -> Select[Any]:
     """Return the recursive query from an entry upwards, the entry first, at most ``limit`` rows.
+
+    Parameters
+    ----------
+    with_texts
+        Whether to fetch long payloads from where they are kept; outside the recursion, which would copy them.
 
     A parent's sequence is smaller than its child's. Asking for that again makes the query end even in a
     database where somebody else's hand has tied a cycle.
@@ -394,16 +428,25 @@ def _ancestry(columns: Sequence[Any]) -> Select[Any]:
     )
     whole = start.union_all(up)
     # No ORDER BY: sorting would copy every payload once more. A chain comes out in order; callers check that.
-    return select(*[whole.c[column.name] for column in columns])
+    wanted = [whole.c[column.name] for column in columns]
+    if with_texts:
+        wanted[-1] = whole_payload(whole.c.payload, whole.c.payload_hash)
+    return select(*wanted)
 
 
-_ANCESTRY = Prepared(_ancestry(_COLUMNS), "session", "leaf", "limit")
-_NODE_ANCESTRY = Prepared(_ancestry(_NODE_COLUMNS), "session", "leaf", "limit")
+_ANCESTRY = Prepared(_ancestry(_ROW, with_texts=True), "session", "leaf", "limit")
+_LISTED_ANCESTRY = Prepared(_ancestry(LISTED_COLUMNS), "session", "leaf", "limit")
+_NODE_ANCESTRY = Prepared(_ancestry(NODE_COLUMNS), "session", "leaf", "limit")
 
 
 def ancestry(connection: Connection, session_id: str, leaf_entry_id: str, limit: int) -> list[Entry]:
     """Return an entry of that session and its ancestors there, leaf first, at most ``limit``."""
     return [Entry.from_row(row) for row in _ANCESTRY.run(connection, session_id, leaf_entry_id, limit)]
+
+
+def listed_ancestry(connection: Connection, session_id: str, leaf_entry_id: str, limit: int) -> list[ListedEntry]:
+    """Return what :func:`ancestry` does, without long texts."""
+    return [ListedEntry.from_row(row) for row in _LISTED_ANCESTRY.run(connection, session_id, leaf_entry_id, limit)]
 
 
 def node_ancestry(connection: Connection, session_id: str, leaf_entry_id: str, limit: int) -> list[Node]:
@@ -537,64 +580,3 @@ def count_entries(connection: Connection, session_id: str) -> int:
     """Return how many entries a session has, its root included."""
     query = select(func.count()).select_from(session_entries).where(_E.session_id == session_id)
     return connection.execute(query).scalar_one()
-
-
-# Soundness
-
-_QUARANTINE = Prepared(select(_Q.reason).where(_Q.session_id == bindparam("session")), "session")
-
-
-class Shape(NamedTuple):
-    """What of an entry a check of the forest looks at."""
-
-    session_id: str
-    id: str
-    parent_entry_id: str | None
-    sequence: int
-
-
-class HeadRow(NamedTuple):
-    """A stored head as it is, whether or not there is such an entry."""
-
-    session_id: str
-    active_entry_id: str
-    next_sequence: int
-
-
-def iterate_shapes(connection: Connection) -> Iterator[Shape]:
-    """Yield the shape of all sessions, session by session in the order of sequence."""
-    query = select(_E.session_id, _E.id, _E.parent_entry_id, _E.sequence).order_by(_E.session_id, _E.sequence)
-    for row in connection.execution_options(yield_per=2000).execute(query):
-        yield Shape(*row)
-
-
-def list_heads(connection: Connection) -> list[HeadRow]:
-    return [HeadRow(*row) for row in connection.execute(select(_H.session_id, _H.active_entry_id, _H.next_sequence))]
-
-
-def session_ids(connection: Connection) -> list[str]:
-    """Return the ids of all sessions that have a row."""
-    return list(connection.execute(select(_S.id).order_by(_S.id)).scalars())
-
-
-def quarantine_of(connection: Connection, session_id: str) -> str | None:
-    """Return why a session is set aside, None if it is not."""
-    row = _QUARANTINE.run(connection, session_id).fetchone()
-    return None if row is None else row[0]
-
-
-def list_quarantined(connection: Connection) -> list[str]:
-    return list(connection.execute(select(_Q.session_id).order_by(_Q.session_id)).scalars())
-
-
-def put_quarantine(tx: Transaction, session_id: str, reason: str, findings: str, moment: str) -> None:
-    """Set a session aside, or say anew why it is."""
-    delete_quarantine(tx, session_id)
-    tx.execute(
-        insert(quarantined_sessions).values(session_id=session_id, reason=reason, found_at=moment, findings=findings)
-    )
-
-
-def delete_quarantine(tx: Transaction, session_id: str) -> None:
-    tx.memo.pop(("head", session_id), None)
-    tx.execute(delete(quarantined_sessions).where(_Q.session_id == session_id))

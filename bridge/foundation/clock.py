@@ -14,6 +14,10 @@ class Clock(Protocol):
         """Return the current time, timezone-aware, in UTC."""
         ...
 
+    def timestamp(self) -> str:
+        """Return the current time as :func:`format_timestamp` writes it."""
+        ...
+
     def monotonic(self) -> float:
         """Return seconds from an arbitrary point that never goes backwards."""
         ...
@@ -22,8 +26,20 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clock."""
 
+    def __init__(self) -> None:
+        # A second and its text: each write asks for the time, and writing it out takes three times as long as the rest.
+        self._second = (-1, "")
+
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+    def timestamp(self) -> str:
+        second, rest = divmod(time.time_ns(), 1_000_000_000)
+        known, text = self._second
+        if second != known:
+            text = datetime.fromtimestamp(second, UTC).isoformat()[: -len("+00:00")]
+            self._second = second, text
+        return f"{text}.{rest // 1000:06d}Z"
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -41,6 +57,9 @@ class FixedClock:
         current = self._now
         self._now += self._step
         return current
+
+    def timestamp(self) -> str:
+        return format_timestamp(self.now())
 
     def monotonic(self) -> float:
         self._monotonic += self._step.total_seconds()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,17 @@ from bridge.foundation.errors import InvalidConfiguration
 
 HOME_VARIABLE = "BRIDGE_HOME"
 DATABASE_VARIABLE = "BRIDGE_DATABASE_URL"
+CONTROLLER_VARIABLE = "BRIDGE_CONTROLLER"
 CONFIG_FILE = "config.toml"
 DATABASE_FILE = "bridge.db"
+#: What a harness may be called: it stands in commands, paths and entries.
+HARNESS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+#: What ``capabilities`` of a harness may list.
+HARNESS_CAPABILITIES = ("resume", "load", "mcp", "fs", "terminal")
 #: Bytes of file contents that are kept for one stamp, unless ``snapshot_limit_bytes`` says otherwise (64 MiB).
 DEFAULT_SNAPSHOT_LIMIT_BYTES = 64 * 1024 * 1024
+#: After how long without use a resident controller ends, unless ``idle_timeout_seconds`` says otherwise.
+DEFAULT_IDLE_TIMEOUT_SECONDS = 15 * 60.0
 
 
 class SnapshotMode(StrEnum):
@@ -29,6 +37,38 @@ class SnapshotMode(StrEnum):
     OFF = "off"
     #: Those that differ from HEAD: modified, staged and untracked files.
     DIRTY = "dirty"
+
+
+class ControllerMode(StrEnum):
+    """What a command makes of a resident controller."""
+
+    #: Nothing: it runs in its own process, and no controller takes commands.
+    OFF = "off"
+    #: It uses one that runs, and starts none.
+    AUTO = "auto"
+    #: It uses one that runs; else it runs in its own process and then starts one for the next command.
+    START = "start"
+    #: It uses one, which is started if none runs; without one it fails.
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessSettings:
+    """A harness of one's own: a program that speaks the Agent Client Protocol.
+
+    Parameters
+    ----------
+    command
+        Program and arguments.
+    env
+        Variables it gets besides what it inherits.
+    capabilities
+        Those that are used if it has them; None leaves that to Bridge.
+    """
+
+    command: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    capabilities: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +90,14 @@ class Settings:
     auto_upgrade
         Whether a SQLite store of an older schema is brought up to date when it is opened, if its backup fits on the
         disk; else ``bridge db upgrade`` has to be run.
+    controller
+        What commands make of a resident controller.
+    idle_timeout_seconds
+        After how long without use a resident controller ends; 0 for never.
+    harness
+        Harnesses by name: additional ones, and known ones with another command.
+    chat_harness
+        What ``bridge chat`` talks to where neither it nor the session names one.
     """
 
     home: Path
@@ -58,6 +106,15 @@ class Settings:
     snapshots: SnapshotMode = SnapshotMode.OFF
     snapshot_limit_bytes: int = DEFAULT_SNAPSHOT_LIMIT_BYTES
     auto_upgrade: bool = True
+    controller: ControllerMode = ControllerMode.AUTO
+    idle_timeout_seconds: float = DEFAULT_IDLE_TIMEOUT_SECONDS
+    harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
+    chat_harness: str | None = None
+
+    @property
+    def chats(self) -> Path:
+        """Where what agents of chats write to standard error is kept, and the history of the prompt."""
+        return self.home / "chats"
 
     @property
     def worktrees(self) -> Path:
@@ -108,6 +165,14 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
     home = state_directory(environment)
     options = _read_config(home / CONFIG_FILE)
     url = environment.get(DATABASE_VARIABLE) or _sqlite_url(home)
+    named = environment.get(CONTROLLER_VARIABLE)
+    if named:
+        try:
+            options["controller"] = _controller_mode(named)
+        except ValueError as error:
+            raise InvalidConfiguration(
+                f"{CONTROLLER_VARIABLE} must be {error}, not {named!r}.", hint="Mend it, or unset it."
+            ) from error
     return Settings(home=home, database_url=url, **options)
 
 
@@ -159,16 +224,60 @@ def _snapshot_mode(value: object) -> SnapshotMode:
     return SnapshotMode(value)
 
 
+def _controller_mode(value: object) -> ControllerMode:
+    if not isinstance(value, str) or value not in set(ControllerMode):
+        raise ValueError(", ".join(f'"{mode}"' for mode in ControllerMode))
+    return ControllerMode(value)
+
+
+def _seconds_or_zero(value: object) -> float:
+    return 0.0 if value == 0 and not isinstance(value, bool) else _seconds(value)
+
+
 def _bytes(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
         raise ValueError("a positive whole number of bytes")
     return value
 
 
+def _harness_name(value: object) -> str:
+    if not isinstance(value, str) or HARNESS_NAME.fullmatch(value) is None:
+        raise ValueError("the name of a harness: letters, digits, hyphens and underscores")
+    return value
+
+
+def _harnesses(value: object) -> Mapping[str, HarnessSettings]:
+    if not isinstance(value, dict) or not value:
+        raise ValueError("a table of harnesses: [harness.NAME] with command, env, capabilities")
+    return {_harness_name(name): _harness(name, table) for name, table in value.items()}
+
+
+def _harness(name: str, table: object) -> HarnessSettings:
+    if not isinstance(table, dict) or set(table) - {"command", "env", "capabilities"}:
+        raise ValueError(f"a table with command, env and capabilities, and {name} is not")
+    command = table.get("command")
+    if not isinstance(command, list) or not command or not all(isinstance(word, str) and word for word in command):
+        raise ValueError(f"a table whose command is a list of strings, and that of {name} is not")
+    variables = table.get("env", {})
+    if not isinstance(variables, dict) or not all(isinstance(item, str) for item in variables.values()):
+        raise ValueError(f"a table whose env is a table of strings, and that of {name} is not")
+    capabilities = table.get("capabilities")
+    if capabilities is not None and (
+        not isinstance(capabilities, list) or not all(item in HARNESS_CAPABILITIES for item in capabilities)
+    ):
+        known = ", ".join(HARNESS_CAPABILITIES)
+        raise ValueError(f"a table whose capabilities are out of {known}, and those of {name} are not")
+    return HarnessSettings(tuple(command), variables, None if capabilities is None else frozenset(capabilities))
+
+
 #: The keys of ``config.toml``, each with what makes a value of it; it raises ValueError with what would be right.
 _CHECKS: dict[str, Callable[[object], Any]] = {
     "auto_upgrade": _switch,
+    "chat_harness": _harness_name,
+    "controller": _controller_mode,
     "git_timeout_seconds": _seconds,
+    "harness": _harnesses,
+    "idle_timeout_seconds": _seconds_or_zero,
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,
 }

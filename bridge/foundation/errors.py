@@ -12,12 +12,13 @@ and 127 for themselves and 128 to 192 for the signal that ended a program, so st
 =============  ================     =============  ================
 foundation     3–9                  agents         76–81
 semantics      10–15                storage        16–25, 82–85, 193–197
-git            26–40                control        86–109, 203–215
+git            26–40                control        86–109, 203–211, 214–215
 process        41–45                adapters       110–114, 216–222
 conversations  46–65, 198–202       rpc            115–117, 223–232
 workspaces     66–75                cli            118–121, 233–237
 integrity      122–123, 238–241     recall         242–245
 lineage        124, 246–248         transcripts    125, 249–254
+web            212–213
 =============  ================     =============  ================
 
 When a package has more conditions than numbers, the classes of one family (a base class with a status) share
@@ -120,3 +121,12 @@ class InvalidConfiguration(BridgeError):
     exit_status = 5
     summary = "A setting in the environment or in config.toml cannot be used."
     no_hint_reason = "the remedy depends on the setting and comes with each error"
+
+
+class InvalidText(BridgeError):
+    """Raised when a text from outside has a character that not every database keeps."""
+
+    code = "invalid_text"
+    exit_status = 9
+    summary = "A name or another short text has a NUL character or is not valid Unicode; nothing was written."
+    default_hint = "Give it without the character; on the command line, as UTF-8."

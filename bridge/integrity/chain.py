@@ -17,6 +17,7 @@ import orjson
 
 from bridge.foundation.canonical import canonical_bytes, canonical_record
 from bridge.foundation.hashing import ZERO_HASH, entry_hash, event_hash
+from bridge.foundation.outlines import is_outline
 from bridge.integrity import store
 from bridge.integrity.store import StoredEntry, StoredEvent
 from bridge.storage.transaction import Connection, Transaction
@@ -151,14 +152,14 @@ def verify_session(connection: Connection, session_id: str) -> Report:
         if event.event_type in (ENTRY_APPENDED, SESSION_CREATED):
             recorded[str(body.get("entry_id"))] = str(body.get("entry_hash"))
         head = str(body["head"]) if "head" in body else head
-    for entry in store.iterate_entries(connection, session_id):
-        known = recorded.pop(entry.id, None)
-        if known is None and entry.sequence <= through:
+    for identity, sequence, stored_hash in store.iterate_hashes(connection, session_id):
+        known = recorded.pop(identity, None)
+        if known is None and sequence <= through:
             continue
         if known is None:
-            report.add("event_missing", entry.id, "No audit event records this entry.")
-        elif known != entry.entry_hash:
-            report.add("entry_altered", entry.id, "The entry's hash is not the one that was recorded.")
+            report.add("event_missing", identity, "No audit event records this entry.")
+        elif known != stored_hash:
+            report.add("entry_altered", identity, "The entry's hash is not the one that was recorded.")
     for entry_id in recorded:
         report.add("entry_missing", entry_id, "An audit event records this entry, but it is not there.")
     stored = store.session_head(connection, session_id)
@@ -214,8 +215,7 @@ def _verify_event(report: Report, event: StoredEvent, previous: bytes, expected:
 
 
 def _verify_entry(report: Report, entry: StoredEntry, hashes: dict[str, str]) -> None:
-    if sha256(entry.payload.encode()).hexdigest() != entry.payload_hash:
-        report.add("payload_altered", entry.id, "The payload is not the one that was hashed.")
+    _verify_payload(report, entry)
     parent_hash = None if entry.parent_entry_id is None else hashes.get(entry.parent_entry_id)
     if entry.parent_entry_id is not None and parent_hash is None:
         report.add("parent_missing", entry.id, f"Its parent {entry.parent_entry_id} is not an earlier entry.")
@@ -234,6 +234,19 @@ def _verify_entry(report: Report, entry: StoredEntry, hashes: dict[str, str]) ->
     )
     if computed != entry.entry_hash:
         report.add("entry_altered", entry.id, "The entry's hash does not follow from its fields and its parent.")
+
+
+def _verify_payload(report: Report, entry: StoredEntry) -> None:
+    if entry.payload is None:
+        report.add("payload_missing", entry.id, "The payload is long, and not where such texts are kept.")
+        return
+    encoded = entry.payload.encode()
+    if sha256(encoded).hexdigest() != entry.payload_hash:
+        report.add("payload_altered", entry.id, "The payload is not the one that was hashed.")
+    elif entry.payload_outline is not None and (
+        entry.payload_bytes != len(encoded) or not is_outline(entry.payload_outline, entry.payload)
+    ):
+        report.add("payload_altered", entry.id, "What lists show of the payload is not in it.")
 
 
 def body_of(text: str) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, insert, or_, select
 
+from bridge.storage.longtexts import body_of
 from bridge.storage.prepared import Prepared
 from bridge.storage.tables import audit_events, event_order, session_entries, session_heads, sessions
 from bridge.storage.transaction import Transaction
@@ -60,7 +61,11 @@ class StoredEntry:
     created_at: str
     payload_hash: str
     entry_hash: str
-    payload: str
+    #: Of a long text: its size, and what its row has of it.
+    payload_bytes: int | None
+    payload_outline: str | None
+    #: None if it is long and not where it was kept.
+    payload: str | None
 
 
 def last_event(tx: Transaction, chain_id: str) -> tuple[int, str] | None:
@@ -73,8 +78,8 @@ def last_event(tx: Transaction, chain_id: str) -> tuple[int, str] | None:
 
 
 def insert_event(tx: Transaction, event: StoredEvent) -> None:
-    tx.queue(_INSERT, *event)
-    tx.queue(_PLACE, event.chain_id, event.ordinal)
+    tx.queue_row(_INSERT, event)
+    tx.queue_row(_PLACE, event[:2])
     tx.memo["chain", event.chain_id] = event.ordinal, event.event_hash
 
 
@@ -178,11 +183,23 @@ def iterate_entries(connection: Connection, session_id: str) -> Iterator[StoredE
         _E.created_at,
         _E.payload_hash,
         _E.entry_hash,
+        _E.payload_bytes,
+        _E.payload_outline,
         _E.payload,
     ]
     query = select(*columns).where(_E.session_id == session_id).order_by(_E.sequence)
     for row in connection.execute(query, execution_options={"yield_per": _PAGE}):
-        yield StoredEntry(*row)
+        entry = StoredEntry(*row)
+        if entry.payload is None:
+            entry = replace(entry, payload=body_of(connection, entry.payload_hash))
+        yield entry
+
+
+def iterate_hashes(connection: Connection, session_id: str) -> Iterator[tuple[str, int, str]]:
+    """Yield id, sequence and hash of a session's entries in the order of their sequence."""
+    query = select(_E.id, _E.sequence, _E.entry_hash).where(_E.session_id == session_id).order_by(_E.sequence)
+    for row in connection.execute(query, execution_options={"yield_per": _PAGE}):
+        yield row[0], row[1], row[2]
 
 
 def session_head(connection: Connection, session_id: str) -> tuple[str, int] | None:

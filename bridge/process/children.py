@@ -141,6 +141,19 @@ class Child:
     def pid(self) -> int:
         return self.identity.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process itself is over; what it started may still run."""
+        return self._ended.is_set()
+
+    async def left_within(self, seconds: float) -> bool:
+        """Wait for the process itself to end by its own will; return whether it did."""
+        return await _in_thread(self._ended.wait, seconds)
+
+    def exceeds_output(self) -> bool:
+        """Tell whether it wrote more to its output files than it may; for those who do not :meth:`wait`."""
+        return self._exit is None and self._output.is_exceeded()
+
     async def wait(
         self, timeout_seconds: float | None = None, *, grace_seconds: float = DEFAULT_GRACE_SECONDS
     ) -> ChildExit:
@@ -270,9 +283,60 @@ async def spawn(
             output = _Output((stdout_path, stderr_path), output_limit_bytes)
         except OSError as error:
             raise _explain(error, argv[0]) from error
-        return _start(list(argv), cwd, full_environment, output, marker)
+        process = _start(list(argv), cwd, full_environment, output)
+        return Child(process, _identified(process, argv[0], output), output=output, marker=marker)
 
     # Cancelled before the thread has begun, nothing is started; from then on anyio waits for the thread's answer.
+    return await _in_thread(start)
+
+
+@dataclass(frozen=True, slots=True)
+class Piped:
+    """A child that is spoken to: its standard input and output are pipes, non-blocking, and the caller's to close."""
+
+    child: Child
+    input_descriptor: int
+    output_descriptor: int
+
+
+async def spawn_piped(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    stderr_path: Path,
+    output_limit_bytes: int = DEFAULT_OUTPUT_LIMIT_BYTES,
+    marker: Marker | None = None,
+) -> Piped:
+    """Start a program as :func:`spawn` does, but with pipes for its standard input and output.
+
+    ``output_limit_bytes`` is for what it writes to standard error. Raises what :func:`spawn` raises.
+    """
+    full_environment = dict(environment)
+    if marker is not None:
+        full_environment[marker.name] = marker.value
+
+    def start() -> Piped:
+        _require_startable(argv, cwd)
+        try:
+            output = _Output((stderr_path,), output_limit_bytes)
+        except OSError as error:
+            raise _explain(error, argv[0]) from error
+        process = _start(list(argv), cwd, full_environment, output, is_piped=True)
+        ends = [os.dup(pipe.fileno()) for pipe in (process.stdin, process.stdout) if pipe is not None]
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        for end in ends:
+            os.set_blocking(end, False)
+        try:
+            child = Child(process, _identified(process, argv[0], output), output=output, marker=marker)
+        except SpawnFailed:
+            for end in ends:
+                os.close(end)
+            raise
+        return Piped(child, *ends)
+
     return await _in_thread(start)
 
 
@@ -285,28 +349,34 @@ def _require_startable(argv: Sequence[str], cwd: Path) -> None:
         )
 
 
-def _start(argv: list[str], cwd: Path, environment: dict[str, str], output: _Output, marker: Marker | None) -> Child:
+def _start(
+    argv: list[str], cwd: Path, environment: dict[str, str], output: _Output, *, is_piped: bool = False
+) -> subprocess.Popen[bytes]:
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             argv,
             cwd=cwd,
             env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output.files[0],
-            stderr=output.files[1],
+            stdin=subprocess.PIPE if is_piped else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if is_piped else output.files[0],
+            stderr=output.files[-1],
             start_new_session=True,
+            bufsize=0,
         )
     except (OSError, ValueError) as error:
         output.close()
         raise _explain(error, argv[0]) from error
+
+
+def _identified(process: subprocess.Popen[bytes], program: str, output: _Output) -> ProcessIdentity:
     # Not reaped yet, so it has an identity even if it has already ended.
     identity = identity_of(process.pid)
     if identity is None:
         process.kill()
         process.wait()
         output.close()
-        raise SpawnFailed(f"{argv[0]!r} was started, but the system does not tell since when it runs; it was ended.")
-    return Child(process, identity, output=output, marker=marker)
+        raise SpawnFailed(f"{program!r} was started, but the system does not tell since when it runs; it was ended.")
+    return identity
 
 
 def _explain(error: OSError | ValueError, program: str) -> SpawnFailed | ProgramNotFound | ProgramNotExecutable:

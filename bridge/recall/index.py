@@ -15,6 +15,7 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Final
 
+from bridge.foundation.ids import split_entry_id
 from bridge.recall import store
 from bridge.recall.digests import Digest
 from bridge.recall.store import Candidate, Mark
@@ -23,6 +24,7 @@ from bridge.recall.texts import is_searchable, searchable_text
 from bridge.semantics.interpretation import require_readable
 from bridge.semantics.kinds import READABLE_VERSIONS
 from bridge.storage import fulltext
+from bridge.storage.errors import StoredTextDamaged
 from bridge.storage.fulltext import DIGEST_INDEX, ENTRY_INDEX, MAX_DOCUMENT_TERMS, MAX_TERM_PLACES
 from bridge.storage.transaction import Connection, Transaction
 
@@ -127,6 +129,22 @@ def require_readable_session(connection: Connection, session_id: str) -> None:
     found = store.unreadable_entry(connection, session_id)
     if found is not None:
         require_readable(found[1], entry_id=found[0])
+
+
+def require_whole_texts(connection: Connection, session_ids: Iterable[str]) -> None:
+    """Refuse sessions of which a text could not be indexed because it is damaged.
+
+    Raises
+    ------
+    StoredTextDamaged
+        If there is such a text, and it still is not there.
+    """
+    for session_id in session_ids:
+        mark = store.mark_of(connection, session_id)
+        if mark is not None and mark.unreadable_entry_id is not None:
+            row = store.entry_at(connection, session_id, split_entry_id(mark.unreadable_entry_id)[1])
+            if row is not None:
+                store.text_of(connection, row)
 
 
 def is_current(connection: Connection) -> bool:
@@ -308,7 +326,7 @@ def _session_part(connection: Connection, candidate: Candidate, limit: int) -> t
         previous=None if through < 0 else "?",
     )
     for row in rows:
-        _read(connection, candidate.session_id, row, reading)
+        _read(connection, row, reading)
     done = Mark(
         session_id=candidate.session_id,
         chat=0,
@@ -325,7 +343,7 @@ def _session_part(connection: Connection, candidate: Candidate, limit: int) -> t
     return part, len(rows), len(rows) < limit or rows[-1].sequence >= candidate.last_sequence
 
 
-def _read(connection: Connection, session_id: str, row: store.Row, reading: _Reading) -> None:
+def _read(connection: Connection, row: store.Row, reading: _Reading) -> None:
     # Of the first entry of a batch it is only known that something came before it.
     if reading.previous is not None and reading.previous not in ("?", row.parent_entry_id):
         reading.branches = True
@@ -336,7 +354,12 @@ def _read(connection: Connection, session_id: str, row: store.Row, reading: _Rea
     if row.semantic_schema_version not in READABLE_VERSIONS:
         reading.unreadable = reading.unreadable or (row.id, row.semantic_schema_version)
     elif is_searchable(row.kind, row.context_visibility):
-        stored = store.text_of(connection, session_id, row)
+        try:
+            stored = store.text_of(connection, row)
+        except StoredTextDamaged:
+            # One damaged text must not keep all other sessions from being found.
+            reading.unreadable = reading.unreadable or (row.id, row.semantic_schema_version)
+            return
         words = searchable_text(row.semantic_schema_version, row.kind, stored, row.context_visibility)
         found = terms(words)
         if found:
@@ -409,5 +432,5 @@ def _terms_at(connection: Connection, session_id: str, sequence: int) -> list[st
     row = store.entry_at(connection, session_id, sequence)
     if row is None:
         return []
-    text = store.text_of(connection, session_id, row)
+    text = store.text_of(connection, row)
     return terms(searchable_text(row.semantic_schema_version, row.kind, text, row.context_visibility))

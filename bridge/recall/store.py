@@ -9,6 +9,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, or_, select, text
 
 from bridge.semantics.kinds import READABLE_VERSIONS
+from bridge.storage.errors import StoredTextDamaged
+from bridge.storage.longtexts import body_of
 from bridge.storage.tables import (
     event_order,
     quarantined_sessions,
@@ -46,7 +48,9 @@ class Row:
     kind: str
     context_visibility: str
     created_at: str
-    payload: str
+    payload_hash: str
+    #: None where the text is long.
+    payload: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +175,26 @@ def put_position(tx: Transaction, position: int | None) -> None:
 def entries_after(connection: Connection, session_id: str, sequence: int, limit: int) -> list[Row]:
     """Return the next entries of a session in the order of sequence."""
     columns = (_E.id, _E.parent_entry_id, _E.sequence, _E.semantic_schema_version, _E.kind, _E.context_visibility)
-    query = select(*columns, _E.created_at, _E.payload)
+    query = select(*columns, _E.created_at, _E.payload_hash, _E.payload)
     query = query.where(_E.session_id == session_id, _E.sequence > sequence).order_by(_E.sequence).limit(limit)
     return [Row(*row) for row in connection.execute(query)]
 
 
-def text_of(_connection: Connection, _session_id: str, row: Row) -> str:
-    """Return the payload text of an entry."""
-    return row.payload
+def text_of(connection: Connection, row: Row) -> str:
+    """Return the payload text of an entry.
+
+    Raises
+    ------
+    StoredTextDamaged
+        If it is long and not where it was kept: what is looked for might be in it.
+    """
+    text = body_of(connection, row.payload_hash) if row.payload is None else row.payload
+    if text is None:
+        raise StoredTextDamaged(
+            f"The text of {row.id} is not in the store any more, so its session cannot be searched.",
+            details={"entry_id": row.id, "digest": row.payload_hash, "reason": "missing"},
+        )
+    return text
 
 
 def entry_at(connection: Connection, session_id: str, sequence: int) -> Row | None:
@@ -288,11 +304,16 @@ def unreadable_chats(
     found = dict.fromkeys(
         connection.execute(damaged.order_by(_S.id.desc()).limit(limit)).scalars(), "session_quarantined"
     )
-    query = select(_M.session_id).join(sessions, _S.id == _M.session_id)
+    query = select(_M.session_id, _M.unreadable_version).join(sessions, _S.id == _M.session_id)
     query = query.where(_M.unreadable_entry_id.is_not(None), wanted).order_by(_M.session_id.desc()).limit(limit)
-    for session_id in connection.execute(query).scalars():
-        found.setdefault(session_id, "unsupported_semantic_version")
+    for session_id, version in connection.execute(query):
+        found.setdefault(session_id, unreadable_reason(version))
     return list(found.items())
+
+
+def unreadable_reason(version: int | None) -> str:
+    """Return what keeps a session from being read, by the version of its first entry that is not read."""
+    return "stored_text_damaged" if version in READABLE_VERSIONS else "unsupported_semantic_version"
 
 
 def harness_names(connection: Connection) -> list[str]:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
 from bridge.control.comparing import status_of
+from bridge.control.context import MAX_BUDGET_TOKENS, MIN_BUDGET_TOKENS, build_context
 from bridge.control.controller import Controller
 from bridge.control.delegations.results import resolve_result
 from bridge.control.delegations.tasks import find_task, list_tasks, session_of, task_details
 from bridge.control.feed import Interest
-from bridge.control.reading import entry_of, read_context, read_log, session_details, sessions_here
+from bridge.control.reading import entry_of, read_log, session_details, session_page
 from bridge.control.recalling import DEFAULT_LIMIT, MAX_LIMIT, recall
 from bridge.control.sessions import (
     AppendRequest,
@@ -26,9 +27,10 @@ from bridge.control.sessions import (
     start_session,
 )
 from bridge.control.standpoint import Standpoint
-from bridge.control.trees import read_tree
+from bridge.control.trees import read_tree_page
 from bridge.control.verification import read_root, verify
 from bridge.control.views import session_view
+from bridge.conversations.facets import Facet
 from bridge.rpc.errors import InvalidParams
 from bridge.rpc.roles import READERS, Caller
 from bridge.rpc.shapes import Names, param
@@ -116,13 +118,27 @@ class ListSessionsParams:
         maxItems=3,
     )
     limit: int = param("At most so many.", default=PAGE, minimum=1, maximum=MAX_PAGE)
-    offset: int = param("Leave out so many.", default=0, minimum=0, maximum=2**53)
+    page: str | None = param(
+        "What the page before gave as next.", default=None, maxLength=120, pattern="^[^ ]{1,40} [^ ]{1,70}$"
+    )
 
 
 def sessions_list(call: Call, params: ListSessionsParams) -> dict[str, Any]:
-    found = sessions_here(call.controller, call.standpoint, everywhere=params.everywhere, kinds=params.kinds)
-    end = params.offset + params.limit
-    return {"sessions": [session_view(one) for one in found[params.offset : end]], "hasMore": len(found) > end}
+    updated_at, _, session_id = (params.page or "").partition(" ")
+    found = session_page(
+        call.controller,
+        call.standpoint,
+        everywhere=params.everywhere,
+        kinds=params.kinds,
+        limit=params.limit,
+        before=None if params.page is None else (updated_at, session_id),
+    )
+    last = found.sessions[-1] if found.has_more else None
+    return {
+        "sessions": [session_view(one) for one in found.sessions],
+        "hasMore": found.has_more,
+        "next": None if last is None else f"{last.updated_at} {last.id}",
+    }
 
 
 def sessions_show(call: Call, params: OfSession) -> dict[str, Any]:
@@ -144,7 +160,7 @@ class AppendParams:
 
 
 def sessions_append(call: Call, params: AppendParams) -> dict[str, Any]:
-    _exactly_one(params, "payload", "text")
+    exactly_one(params, "payload", "text")
     if params.parent is not None and params.cursor is not None:
         raise _excluding("parent", "cursor")
     request = AppendRequest(
@@ -201,26 +217,92 @@ def sessions_label(call: Call, params: LabelParams) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogParams(OfSession):
-    limit: int = param("At most so many, the last ones.", default=PAGE, minimum=1, maximum=MAX_PAGE)
+    limit: int = param(
+        "At most so many: the last ones, or with after the first ones.", default=PAGE, minimum=1, maximum=MAX_PAGE
+    )
     all_branches: bool = param("Every branch in the order of sequence, not the active path.", default=False)
+    before: str | None = param(
+        "Only what lies before this entry: the first one of the page behind.",
+        default=None,
+        names=Names.ENTRY,
+        **REFERENCE,
+    )
+    after: str | None = param("Only what lies behind this entry.", default=None, names=Names.ENTRY, **REFERENCE)
+    facets: tuple[str, ...] = param(
+        "Only entries of these facets; empty means all.",
+        default=(),
+        items={"type": "string", "enum": [str(facet) for facet in Facet]},
+        maxItems=len(Facet),
+    )
+    problems: bool = param("Only entries that tell of a problem.", default=False)
+    turn: str | None = param(
+        "Only entries of the turn that this entry belongs to.", default=None, names=Names.ENTRY, **REFERENCE
+    )
 
 
 def sessions_log(call: Call, params: LogParams) -> dict[str, Any]:
     found = read_log(
-        call.controller, call.standpoint, params.session, limit=params.limit, all_branches=params.all_branches
+        call.controller,
+        call.standpoint,
+        params.session,
+        limit=params.limit,
+        all_branches=params.all_branches,
+        before=params.before,
+        after=params.after,
+        facets=[Facet(one) for one in params.facets],
+        problems_only=params.problems,
+        turn=params.turn,
     )
     head = found.session.active_entry_id
-    return {"session_id": found.session.id, "active_entry_id": head, "entries": found.to_json()}
+    return {
+        "session_id": found.session.id,
+        "active_entry_id": head,
+        "entries": found.to_json(),
+        "hasMore": found.has_more,
+    }
 
 
-def sessions_tree(call: Call, params: OfSession) -> dict[str, Any]:
-    found = read_tree(call.controller, call.standpoint, params.session)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeParams(OfSession):
+    limit: int = param("At most so many.", default=MAX_PAGE, minimum=1, maximum=MAX_PAGE)
+    after: str | None = param(
+        "Only what was recorded after this entry: the last one of the page before.", default=None, **REFERENCE
+    )
+
+
+def sessions_tree(call: Call, params: TreeParams) -> dict[str, Any]:
+    found = read_tree_page(call.controller, call.standpoint, params.session, after=params.after, limit=params.limit)
     head = found.session.active_entry_id
-    return {"session_id": found.session.id, "active_entry_id": head, "nodes": found.to_json()}
+    return {
+        "session_id": found.session.id,
+        "active_entry_id": head,
+        "nodes": found.to_json(),
+        "hasMore": found.has_more,
+    }
 
 
-def sessions_context(call: Call, params: OfSession) -> dict[str, Any]:
-    return read_context(call.controller, call.standpoint, params.session).to_json()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextParams(OfSession):
+    budget: int | None = param(
+        "At most so many tokens by Bridge's estimate; the newest that fits.",
+        default=None,
+        minimum=MIN_BUDGET_TOKENS,
+        maximum=MAX_BUDGET_TOKENS,
+    )
+    cold_start: bool = param("Whether a checkpoint stands for what lies before it.", default=True)
+    with_files: bool = param("Whether to look if the files have moved on.", default=True)
+
+
+def sessions_context(call: Call, params: ContextParams) -> dict[str, Any]:
+    found = build_context(
+        call.controller,
+        call.standpoint,
+        params.session,
+        budget=params.budget,
+        cold_start=params.cold_start,
+        with_files=params.with_files,
+    )
+    return {**found.to_json(), "text": found.text()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,12 +335,23 @@ class ListDelegationsParams:
     plan: str | None = param("Only those of one plan, by its id.", default=None, **REFERENCE)
     open: bool = param("Only those that have not ended.", default=False)
     limit: int = param("At most so many, the newest.", default=PAGE, minimum=1, maximum=MAX_PAGE)
+    before: str | None = param(
+        "Only those asked for before this one: the first one of the page behind.",
+        default=None,
+        names=Names.TASK,
+        **REFERENCE,
+    )
 
 
 def delegations_list(call: Call, params: ListDelegationsParams) -> dict[str, Any]:
     session_id = None if params.session is None else session_of(call.controller, call.standpoint, params.session)
     found = list_tasks(
-        call.controller, plan_id=params.plan, session_id=session_id, open_only=params.open, limit=params.limit + 1
+        call.controller,
+        plan_id=params.plan,
+        session_id=session_id,
+        open_only=params.open,
+        before=params.before,
+        limit=params.limit + 1,
     )
     newest = found[-params.limit :]
     return {"delegations": [task.to_json() for task in newest], "hasMore": len(found) > len(newest)}
@@ -318,7 +411,14 @@ def integrity_root(call: Call, params: OfSession) -> dict[str, Any]:
     return read_root(call.controller, call.standpoint, params.session).to_json()
 
 
-def _exactly_one(params: object, *names: str) -> None:
+def exactly_one(params: object, *names: str) -> None:
+    """Refuse params of which not exactly one of some is given.
+
+    Raises
+    ------
+    InvalidParams
+        If none or several are.
+    """
     if sum(getattr(params, name) is not None for name in names) != 1:
         fields = [{"path": f"/{name}", "message": f"give one of: {', '.join(names)}"} for name in names]
         raise InvalidParams(f"Give one of {' and '.join(names)}. Nothing was called.", details={"fields": fields})

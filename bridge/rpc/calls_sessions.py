@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
 from typing import Any, Final, Literal
 
+from bridge.control.errors import ImportUnreadable
 from bridge.control.exporting import ExportRequest, export_session
+from bridge.control.importing import import_session
 from bridge.control.reading import read_entry
 from bridge.control.sessions import go_back
 from bridge.control.snapshots import session_snapshot
 from bridge.control.trees import read_branches
-from bridge.foundation.errors import BridgeError
-from bridge.rpc.calls import MAX_PAGE, PAGE, REFERENCE, Call, OfSession
+from bridge.rpc.calls import MAX_PAGE, PAGE, REFERENCE, Call, OfSession, exactly_one
 from bridge.rpc.errors import ResultTooLarge
 from bridge.rpc.shapes import Names, param
 
@@ -59,11 +62,24 @@ def sessions_back(call: Call, params: BackParams) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchesParams(OfSession):
     all_forks: bool = param("Every end, not only those of branches that say something.", default=False)
+    limit: int = param("At most so many, those that were added to last.", default=PAGE, minimum=1, maximum=MAX_PAGE)
+    before: str | None = param(
+        "Only branches that end before this entry: the end of the first one of the page behind.",
+        default=None,
+        **REFERENCE,
+    )
 
 
 def sessions_branches(call: Call, params: BranchesParams) -> dict[str, Any]:
-    found = read_branches(call.controller, call.standpoint, params.session, include_all=params.all_forks)
-    return {"session_id": found.session.id, "branches": found.to_json()}
+    found = read_branches(
+        call.controller,
+        call.standpoint,
+        params.session,
+        include_all=params.all_forks,
+        limit=params.limit,
+        before=params.before,
+    )
+    return {"session_id": found.session.id, "branches": found.to_json(), "hasMore": found.has_more}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,5 +109,31 @@ def sessions_export(call: Call, params: ExportParams) -> dict[str, Any]:
     return {**done.to_json(), "text": b"".join(lines).decode()}
 
 
-#: What an export may meet beyond references.
-EXPORT_ERRORS: Final[tuple[type[BridgeError], ...]] = (ResultTooLarge,)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportParams:
+    text: str | None = param("What an export as jsonl returned; this or path.", default=None, maxLength=MAX_TEXT_BYTES)
+    path: str | None = param(
+        "A file on the controller's machine, as the controller reads it; this or text.",
+        default=None,
+        minLength=1,
+        maxLength=4096,
+    )
+    dry_run: bool = param("Check and compare everything, write nothing.", default=False)
+
+
+def sessions_import(call: Call, params: ImportParams) -> dict[str, Any]:
+    exactly_one(params, "text", "path")
+    if params.text is not None:
+        return import_session(call.controller, BytesIO(params.text.encode()), dry_run=params.dry_run).to_json()
+    path = Path(params.path or "")
+    if call.standpoint.directory is not None:
+        path = call.standpoint.directory / path
+    try:
+        with path.open("rb") as source:
+            return import_session(call.controller, source, dry_run=params.dry_run).to_json()
+    except (OSError, ValueError) as error:
+        # A name with a NUL is no OSError.
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ImportUnreadable(
+            f"{str(path)!r} cannot be read: {reason}. Nothing was written.", details={"path": str(path)}
+        ) from error

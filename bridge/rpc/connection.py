@@ -44,7 +44,8 @@ LAGGED: Final = "events/lagged"
 _PARSE_IN_THREAD_BYTES: Final = 256 * 1024
 #: Who can be sent nothing any more: the door finds that out by itself.
 _GONE: Final = (OSError, BrokenResourceError, ClosedResourceError)
-_KEPT: Final = frozenset({Mode.CHANGE, Mode.ACT})
+_KEPT: Final = frozenset({Mode.CHANGE, Mode.ACT, Mode.START})
+_COROUTINES: Final = frozenset({Mode.START, Mode.WAIT})
 
 Send = Callable[[bytes], Awaitable[None]]
 _log = structlog.get_logger(__name__)
@@ -85,6 +86,7 @@ class _Running:
         "answering",
         "earlier",
         "error",
+        "has_begun",
         "identity",
         "is_answered",
         "is_asked",
@@ -107,13 +109,15 @@ class _Running:
         self.timer: asyncio.TimerHandle | None = None
         #: Why it was given up.
         self.error: BridgeError | None = None
+        #: Whether a coroutine that is finished once begun has begun.
+        self.has_begun = False
         self.is_answered = False
 
     def give_up(self, error: BridgeError) -> bool:
         """Give the call up unless it is answered, or is a change that has begun; return whether that was done."""
         if self.is_answered or self.answering is None:
             return False
-        if self.job is not None and self.method.mode in _KEPT and not self.job.cancel():
+        if self.method.mode in _KEPT and (self.has_begun or (self.job is not None and not self.job.cancel())):
             return False
         self.error = self.error or error
         self.answering.cancel()
@@ -159,10 +163,20 @@ class Connection:
         Sends one message; called by one task at a time. Whoever is gone is told by an ``OSError`` or anyio's errors.
     limits
         What this connection may use.
+    is_lasting
+        Whether events can be sent over it later; else nothing can be subscribed to.
     """
 
-    def __init__(self, controller: Controller, caller: Caller, send: Send, *, limits: Limits = DEFAULT) -> None:
-        self._gate = Gate(controller, caller, self)
+    def __init__(
+        self,
+        controller: Controller,
+        caller: Caller,
+        send: Send,
+        *,
+        limits: Limits = DEFAULT,
+        is_lasting: bool = True,
+    ) -> None:
+        self._gate = Gate(controller, caller, self if is_lasting else None)
         self._send_message = send
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -404,7 +418,7 @@ class Connection:
         try:
             if running.earlier is not None:
                 await asyncio.wait([running.earlier])
-            if running.method.mode is Mode.WAIT:
+            if running.method.mode in _COROUTINES:
                 result = await self._wait(running, params)
             else:
                 result = await self._in_thread(running, params)
@@ -428,7 +442,8 @@ class Connection:
         if self._gate.is_bound:
             job = threads.submit(self._loop, lambda: self._gate.within_reach(running.method, params))
             params = await asyncio.wrap_future(job, loop=self._loop)
-        return messages.encode(await running.method.run(self._gate.call, params))
+        running.has_begun = True
+        return messages.encode_result(await running.method.run(self._gate.call, params))
 
     async def _record_refusal(self, method: str, error: BridgeError) -> None:
         job = threads.submit(self._loop, lambda: self._gate.record_refusal(method, error))
@@ -437,7 +452,7 @@ class Connection:
     async def _in_thread(self, running: _Running, params: Any) -> bytes:
         def job() -> bytes:
             reached = self._gate.within_reach(running.method, params)
-            return messages.encode(running.method.run(self._gate.call, reached))
+            return messages.encode_result(running.method.run(self._gate.call, reached))
 
         await self._threads.acquire()
         running.job = threads.submit(self._loop, job)

@@ -68,7 +68,7 @@ class ResultTooLarge(BridgeError):
 
     code = "result_too_large"
     exit_status = 229
-    summary = "What a call would return does not fit into one answer; nothing was changed."
+    summary = "What a call would return does not fit into one answer."
     default_hint = "Ask for a page of it, or use the command line."
 
 
@@ -79,3 +79,48 @@ class SubscriptionNotFound(BridgeError):
     exit_status = 227
     summary = "The connection has no subscription of that id."
     default_hint = "events/subscribe returns the id; a subscription ends with its connection."
+
+
+class PeerRefused(BridgeError):
+    """Raised when the controller does not take a connection; ``details["reason"]`` says why."""
+
+    code = "connection_refused"
+    exit_status = 223
+    summary = "The controller does not take this connection: another user's, too many, or no greeting it understands."
+    default_hint = 'Begin with one line: {"bridge":1,"build":"…","role":"operator"}'
+
+
+class ControllerUnavailable(BridgeError):
+    """Raised when a controller is needed and none answers, or it could not be started."""
+
+    code = "controller_unavailable"
+    exit_status = 224
+    summary = "No controller answers, and none could be started; nothing was called."
+    default_hint = "Start one by hand to see what is wrong: bridge serve"
+
+
+class ControllerLost(ControllerUnavailable):
+    """Raised when the controller ended, or was cut off, before it answered a call."""
+
+    code = "controller_lost"
+    exit_status = 224
+    summary = "The controller was lost before it answered; whether the call was carried out is not known."
+    default_hint = "Look whether it was done before doing it again: bridge log"
+
+
+class OtherBuild(BridgeError):
+    """Raised when controller and client are of different builds of Bridge."""
+
+    code = "other_build"
+    exit_status = 225
+    summary = "The running controller is of another build of Bridge than its client; nothing was called."
+    default_hint = "Replace it: bridge serve --replace"
+
+
+class CommandNotTaken(OtherBuild):
+    """Raised when a command line is not run by the controller, and the client is to run it itself."""
+
+    code = "command_not_taken"
+    exit_status = 225
+    summary = "The controller leaves this command line to the client; nothing was run."
+    default_hint = "Run it without the controller: BRIDGE_CONTROLLER=off"

@@ -8,10 +8,12 @@ import orjson
 
 from bridge.foundation.canonical import FloatLiteral, parse_json
 from bridge.foundation.errors import BridgeError, NotCanonical
-from bridge.rpc.errors import InvalidParams, InvalidRequest, MethodNotFound
+from bridge.rpc.errors import InvalidParams, InvalidRequest, MethodNotFound, ResultTooLarge
 
 #: Largest message, in bytes: twice the largest payload of an entry.
 MAX_MESSAGE_BYTES: Final = 8 * 1024 * 1024
+#: Largest result, in bytes: an entry with the largest payload, told as value and as text, fits.
+MAX_RESULT_BYTES: Final = 32 * 1024 * 1024
 #: Requests in one batch.
 MAX_BATCH: Final = 100
 #: Longest id of a request, in characters.
@@ -165,6 +167,24 @@ def error_object(error: BridgeError) -> dict[str, Any]:
 def encode(value: Any) -> bytes:
     """Return the JSON of an answer."""
     return orjson.dumps(value, default=_plain, option=_OPTIONS)
+
+
+def encode_result(value: Any) -> bytes:
+    """Return the JSON of a result.
+
+    Raises
+    ------
+    ResultTooLarge
+        If it has more than :data:`MAX_RESULT_BYTES`.
+    """
+    encoded = encode(value)
+    if len(encoded) > MAX_RESULT_BYTES:
+        raise ResultTooLarge(
+            f"The result has {len(encoded)} bytes; an answer holds {MAX_RESULT_BYTES}.",
+            hint="Ask for a smaller page (limit).",
+            details={"bytes": len(encoded), "limit": MAX_RESULT_BYTES},
+        )
+    return encoded
 
 
 def _plain(value: object) -> Any:

@@ -25,6 +25,8 @@ class Mode(StrEnum):
     CHANGE = "change"
     #: In a thread, in no order, since it takes long. Once begun it is finished and answered.
     ACT = "act"
+    #: A coroutine that begins something. Once begun it is finished and answered.
+    START = "start"
     #: A coroutine that may wait for a long time; it takes no place among the calls in flight. Given up at any time.
     WAIT = "wait"
 
@@ -42,7 +44,7 @@ class Method:
     result
         JSON Schema of what comes back.
     run
-        What it does: blocks, unless ``mode`` is INLINE, and is a coroutine function if that is WAIT.
+        What it does: blocks, unless ``mode`` is INLINE, and is a coroutine function if that is START or WAIT.
     roles
         Who may call it.
     errors

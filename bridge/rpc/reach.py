@@ -54,6 +54,8 @@ class Reach:
         with self._controller.store.read() as connection:
             for name, kind in named.items():
                 given = getattr(params, name)
+                if given is None and kind is not Names.SESSION:
+                    continue
                 if kind is Names.SESSION:
                     changes.setdefault(name, self._session(connection, given))
                 elif kind is Names.ENTRY:

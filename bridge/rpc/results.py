@@ -9,6 +9,7 @@ Schema = dict[str, Any]
 _TEXT: Final[Schema] = {"type": "string"}
 _OPTIONAL_TEXT: Final[Schema] = {"type": ["string", "null"]}
 _NUMBER: Final[Schema] = {"type": "integer"}
+_OPTIONAL_NUMBER: Final[Schema] = {"type": ["integer", "null"]}
 _FLAG: Final[Schema] = {"type": "boolean"}
 _ANY_OBJECT: Final[Schema] = {"type": "object"}
 
@@ -51,10 +52,16 @@ SESSION: Final = record(
     active_entry_id=_TEXT,
     entries=_NUMBER,
 )
-SESSIONS: Final = record("A page of sessions.", sessions=listing(SESSION), hasMore=_FLAG)
+SESSIONS: Final = record(
+    "A page of sessions, and what to ask the next one with.",
+    sessions=listing(SESSION),
+    hasMore=_FLAG,
+    next=_OPTIONAL_TEXT,
+)
 STAMP: Final = record("A repository state, or why it is unknown.", observed_at=_OPTIONAL_TEXT)
 ENTRY: Final = record(
-    "An entry; one that this Bridge cannot read has readable false and no payload.",
+    "An entry; one that this Bridge cannot read has readable false and no payload. In a list a long payload is null, "
+    "and payload_bytes says how long it is.",
     id=_TEXT,
     session_id=_TEXT,
     parent_entry_id=_OPTIONAL_TEXT,
@@ -77,7 +84,13 @@ APPENDED: Final = {
     "properties": {**ENTRY["properties"], "active_entry_id": _TEXT, "recorded": _FLAG},
     "required": sorted([*ENTRY["required"], "active_entry_id", "recorded"]),
 }
-LOG: Final = record("Entries of a session.", session_id=_TEXT, active_entry_id=_TEXT, entries=listing(ENTRY))
+LOG: Final = record(
+    "A page of the entries of a session.",
+    session_id=_TEXT,
+    active_entry_id=_TEXT,
+    entries=listing(ENTRY),
+    hasMore=_FLAG,
+)
 NODE: Final = record(
     "An entry's place in the tree of its session.",
     id=_TEXT,
@@ -93,7 +106,11 @@ NODE: Final = record(
     text=_TEXT,
 )
 TREE: Final = record(
-    "All entries of a session but its root.", session_id=_TEXT, active_entry_id=_TEXT, nodes=listing(NODE)
+    "A page of the entries of a session, without its root.",
+    session_id=_TEXT,
+    active_entry_id=_TEXT,
+    nodes=listing(NODE),
+    hasMore=_FLAG,
 )
 MOVE: Final = record(
     "Where a head is and where it was.",
@@ -118,6 +135,17 @@ CONTEXT: Final = record(
     boundary_entry_id=_OPTIONAL_TEXT,
     model=_OPTIONAL_TEXT,
     effort=_OPTIONAL_TEXT,
+    decisions=listing(_TEXT),
+    divergence=_OPTIONAL_TEXT,
+    divergence_line=_OPTIONAL_TEXT,
+    omitted=listing(
+        record("Entries that are not told.", reason=_TEXT, entries=_NUMBER, first_entry_id=_TEXT, last_entry_id=_TEXT)
+    ),
+    untold=listing(_TEXT),
+    tokens=_NUMBER,
+    budget_tokens=_OPTIONAL_NUMBER,
+    is_oversized=_FLAG,
+    text=_TEXT,
 )
 RECALLED: Final = record(
     "Entries that were found in a session, the best first.",
@@ -260,9 +288,18 @@ BRANCHES: Final = record(
     "The ends of a session's branches.",
     session_id=_TEXT,
     branches=listing(record("A branch.", leaf_entry_id=_TEXT, entries=_NUMBER, active=_FLAG, text=_TEXT)),
+    hasMore=_FLAG,
 )
 EXPORTED: Final = record(
     "A session as the text of a file.", session_id=_TEXT, entries=_NUMBER, bytes=_NUMBER, text=_TEXT
+)
+IMPORTED: Final = record(
+    "What became of a file that was taken in.",
+    session_id=_TEXT,
+    digest=_TEXT,
+    dry_run=_FLAG,
+    added=_NUMBER,
+    sessions=listing(record("Of one session.", session_id=_TEXT, status=_TEXT, added=_NUMBER, entries=_NUMBER)),
 )
 WAITED: Final = {
     **DELEGATION,
@@ -314,3 +351,24 @@ CHECKED: Final = record(
 )
 USAGE: Final = record("How much there is.", rows=_ANY_OBJECT, size_bytes={"type": ["integer", "null"]})
 SUBSCRIBED: Final = record("The subscription, and the cursor that it stands behind.", subscription=_TEXT, cursor=_TEXT)
+EVENT_NOTICE: Final = record(
+    "An event; a subscription that begins with the cursor goes on behind it.",
+    subscription=_TEXT,
+    cursor=_TEXT,
+    event=record(
+        "What was recorded, with its facts: ids and hashes, no texts.",
+        type=_TEXT,
+        at=_TEXT,
+        chain_id=_TEXT,
+        ordinal=_NUMBER,
+        session_id=_OPTIONAL_TEXT,
+        workspace_id=_OPTIONAL_TEXT,
+        facts=_ANY_OBJECT,
+    ),
+)
+LAGGED: Final = record(
+    "Where the subscription stands, and how many events are at most still to come.",
+    subscription=_TEXT,
+    cursor=_TEXT,
+    behind=_NUMBER,
+)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.control.errors import EventCursorUnknown
+from bridge.control.errors import EventCursorUnknown, ImportSourceChanged, ImportUnreadable
 from bridge.conversations import errors as conversations
+from bridge.lineage.errors import LineageCycle
 from bridge.recall.errors import UnknownTimeZone
 from bridge.rpc import calls_events, calls_search, calls_sessions, results
 from bridge.rpc.errors import ResultTooLarge, SubscriptionNotFound, TooManyCalls
 from bridge.rpc.method import ENTRY_ERRORS, REFERENCE_ERRORS, Method, Mode
 from bridge.rpc.roles import EVERYONE, READERS, WRITERS
+from bridge.transcripts.errors import TranscriptInvalid, TranscriptPartial, UnsupportedTranscriptVersion
 from bridge.workspaces.errors import StateDamaged, WorkspaceNotFound
 
 SESSION_TABLE: Final = (
@@ -51,7 +53,7 @@ SESSION_TABLE: Final = (
         results.BRANCHES,
         calls_sessions.sessions_branches,
         READERS,
-        REFERENCE_ERRORS,
+        ENTRY_ERRORS,
         Mode.READ,
     ),
     Method(
@@ -73,6 +75,27 @@ SESSION_TABLE: Final = (
         READERS,
         (*REFERENCE_ERRORS, conversations.PathBroken, ResultTooLarge),
         Mode.READ,
+    ),
+    Method(
+        "sessions/import",
+        "Take in a session that was exported as jsonl, under its own ids and hashes",
+        calls_sessions.ImportParams,
+        results.IMPORTED,
+        calls_sessions.sessions_import,
+        WRITERS,
+        (
+            ImportUnreadable,
+            ImportSourceChanged,
+            TranscriptInvalid,
+            TranscriptPartial,
+            UnsupportedTranscriptVersion,
+            conversations.SessionDiffers,
+            conversations.SessionRemoved,
+            conversations.SessionQuarantined,
+            LineageCycle,
+            StateDamaged,
+        ),
+        Mode.CHANGE,
     ),
     Method(
         "events/subscribe",

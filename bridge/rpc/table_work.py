@@ -42,7 +42,7 @@ WORK_TABLE: Final = (
             git.NotARepository,
             git.BareRepository,
         ),
-        Mode.WAIT,
+        Mode.START,
     ),
     Method(
         "delegations/wait",
@@ -62,7 +62,7 @@ WORK_TABLE: Final = (
         calls_delegations.delegations_cancel,
         WORKERS,
         (*_TASK, control.TaskAlreadyEnded),
-        Mode.WAIT,
+        Mode.START,
     ),
     Method(
         "delegations/adopt",

@@ -1,42 +1,22 @@
 """The contracts that this Bridge knows, in their order; of them the newest and the one before are read.
 
-A further version is one module (its kinds, and how the version before reads under it), one folder under
-``schema/semantic/`` and one line here, along with ``CURRENT_VERSION`` and ``READABLE_VERSIONS`` in ``kinds``. The
+A further version is one module in ``versions`` and one folder under ``schema/semantic/``: they are found there. The
 version that falls out of reach is refused by name from then on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+import importlib
+import pkgutil
+import re
+from typing import Any, Final
 
-from bridge.semantics import upcast_v1
-from bridge.semantics.kinds import KINDS, Kind
+from bridge.semantics import versions
+from bridge.semantics.contracts import Contract
 
-#: Kind and payload of one version to the payload of the next; pure.
-Upcast: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
 #: How many versions are read: the current one and the one before.
 READABLE: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Contract:
-    """What entries of one semantic version are.
-
-    Parameters
-    ----------
-    version
-        Its number; its schemas are in ``schema/semantic/v<number>/``.
-    kinds
-        Its kinds by name; empty for the untyped first one.
-    from_previous
-        How a payload of the version before reads under this one; None for the first.
-    """
-
-    version: int
-    kinds: Mapping[str, Kind]
-    from_previous: Upcast | None = None
+_MODULE = re.compile(r"v([1-9][0-9]*)")
 
 
 class Registry:
@@ -66,7 +46,22 @@ class Registry:
         return payload
 
 
-REGISTRY: Final = Registry(
-    Contract(1, {}),
-    Contract(2, KINDS, from_previous=upcast_v1.upcast),
-)
+def discover() -> Registry:
+    """Return the registry of all modules in ``versions``.
+
+    Raises
+    ------
+    ValueError
+        As :class:`Registry`.
+    """
+    names = [found.name for found in pkgutil.iter_modules(versions.__path__)]
+    numbers = sorted(int(match[1]) for match in map(_MODULE.fullmatch, names) if match)
+    return Registry(*map(_contract, numbers))
+
+
+def _contract(number: int) -> Contract:
+    module = importlib.import_module(f"{versions.__name__}.v{number}")
+    return Contract(number, module.KINDS, getattr(module, "from_previous", None))
+
+
+REGISTRY: Final = discover()

@@ -17,7 +17,10 @@ from bridge.storage.locking import StoreLock
 from bridge.storage.schema_version import Look
 
 if TYPE_CHECKING:
-    from bridge.storage.upgrading import Upgraded
+    from collections.abc import Collection
+
+    from bridge.storage.survey import Survey
+    from bridge.storage.upgrading import Plan, Upgraded, UpgradeProgress
 
 
 class Follower(Protocol):
@@ -54,6 +57,30 @@ class Backend(Protocol):
     def upgrade_at_once(self, needed: SchemaUpgradeNeeded, *, moment: str, timeout_seconds: float) -> Upgraded:
         """Upgrade an older store; raise the error given where that is not done without being asked for."""
 
+    def survey(self, *, readable_versions: Collection[int], timeout_seconds: float) -> Survey:
+        """Return what the store is, whatever its version; changes nothing. See :func:`bridge.storage.survey.survey`."""
+
+    def plan_upgrade(self, *, moment: str, timeout_seconds: float) -> Plan:
+        """Return what :meth:`upgrade` would do; changes nothing. See :func:`bridge.storage.upgrading.plan`."""
+
+    def upgrade(
+        self,
+        *,
+        moment: str,
+        timeout_seconds: float,
+        progress: UpgradeProgress | None = None,
+        rehearse: bool = False,
+        is_backed_up: bool = False,
+    ) -> Upgraded:
+        """Bring the store to the schema of this program. See :func:`bridge.storage.upgrading.upgrade`.
+
+        Parameters
+        ----------
+        is_backed_up
+            Where Bridge makes no backup itself (on PostgreSQL): whether somebody said that there is one, or that none
+            is wanted.
+        """
+
     def writer_engine(self, *, busy_timeout_seconds: float) -> Engine:
         """Return the engine whose transactions begin with the write lock of the whole store."""
 
@@ -85,7 +112,8 @@ def file_of(url: str) -> Path:
     if not isinstance(path, Path):
         raise NotOnThisDatabase(
             "This is for a store that is a file; this one is on PostgreSQL. Nothing was changed.",
-            hint="Back it up with pg_dump, or copy it with: bridge db copy --to sqlite:////full/path/bridge.db",
+            hint="Back it up with pg_dump and go back with pg_restore, or copy it to a file and from it with: "
+            "bridge db copy --to sqlite:////full/path/bridge.db",
         )
     return path
 

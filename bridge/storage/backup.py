@@ -89,7 +89,9 @@ def copy_database(source: Path, target: Path, *, progress: CopyProgress | None =
     try:
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         with (
-            closing(sqlite3.connect(f"file:{quote(str(source))}?mode=ro", uri=True, isolation_level=None)) as reading,
+            closing(
+                sqlite3.connect(f"file:{quote(os.fsencode(source))}?mode=ro", uri=True, isolation_level=None)
+            ) as reading,
             closing(sqlite3.connect(partial, isolation_level=None)) as writing,
         ):
             told = progress or (lambda _done, _total: None)
@@ -235,7 +237,7 @@ def _compare(connection: sqlite3.Connection) -> Loss:
     else:
         # The backup is of the linear history: what came from there is in it.
         moved = "EXISTS (SELECT 1 FROM main.session_entries r WHERE r.session_id = {} AND r.sequence = 0"
-        moved += ' AND r.payload LIKE \'%"moved_from":"agent_events"%\')'
+        moved += ' AND coalesce(r.payload, r.payload_outline) LIKE \'%"moved_from":"agent_events"%\')'
         missing = f"e.external_source IS NOT 'agent_events' AND NOT (e.sequence = 0 AND {moved.format('e.session_id')})"
         without = f"NOT {moved.format('s.id')}"
     query = f"FROM main.session_entries e WHERE {missing}"

@@ -23,6 +23,8 @@ from bridge.storage.transaction import Transaction
 
 #: Rows written at a time.
 ROWS_AT_ONCE: Final = 500
+#: Fewer where each may have megabytes.
+_FEWER_AT_ONCE: Final = {"blobs": 8}
 #: Tables that every store fills by itself: which schema it has, and what is derived.
 LEFT_OUT: Final = frozenset(
     {"schema_version", "recall_documents", "recall_marks", "recall_terms", "recall_state", "event_order"}
@@ -80,7 +82,7 @@ def _copy(source: Connection, tx: Transaction, progress: CopyProgress) -> list[T
     for table in copied_tables():
         columns = [column.name for column in table.columns]
         done = 0
-        for rows in _chunks(_ordered(source, table)):
+        for rows in _chunks(_ordered(source, table), _at_once(table)):
             target.execute(insert(table), [dict(zip(columns, row, strict=True)) for row in rows])
             done += len(rows)
             progress(table.name, done)
@@ -129,11 +131,15 @@ def _parents_first(connection: Connection, table: Table) -> Iterator[tuple[Any, 
 
 def _rows(connection: Connection, table: Table, order: Iterable[str]) -> Iterator[tuple[Any, ...]]:
     query = select(table).order_by(*[table.c[name] for name in order])
-    for row in connection.execute(query, execution_options={"yield_per": ROWS_AT_ONCE}):
+    for row in connection.execute(query, execution_options={"yield_per": _at_once(table)}):
         yield tuple(row)
 
 
-def _chunks(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+def _at_once(table: Table) -> int:
+    return _FEWER_AT_ONCE.get(table.name, ROWS_AT_ONCE)
+
+
+def _chunks(rows: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
     iterator = iter(rows)
-    while chunk := list(islice(iterator, ROWS_AT_ONCE)):
+    while chunk := list(islice(iterator, size)):
         yield chunk

@@ -18,6 +18,7 @@ IMMUTABLE_TABLES: dict[str, str | None] = {
         " WHERE session_id = NEW.session_id AND external_source = NEW.external_source"
         " AND external_id = NEW.external_id))"
     ),
+    "blobs": "EXISTS (SELECT 1 FROM blobs WHERE digest = NEW.digest)",
     "audit_events": None,
     "legacy_events": (
         "EXISTS (SELECT 1 FROM legacy_events WHERE session_id = NEW.session_id AND entry_id = NEW.entry_id)"
@@ -29,6 +30,9 @@ IMMUTABLE_TABLES: dict[str, str | None] = {
         "EXISTS (SELECT 1 FROM workspace_links WHERE workspace_id = NEW.workspace_id AND number = NEW.number)"
     ),
 }
+
+#: Of these tables, rows may be removed for which the condition does not hold: nothing refers to them.
+REMOVABLE: dict[str, str] = {"blobs": "EXISTS (SELECT 1 FROM session_entries WHERE blob_digest = OLD.digest)"}
 
 
 def trigger_statements(table: str | None = None) -> Iterator[str]:
@@ -44,8 +48,9 @@ def trigger_statements(table: str | None = None) -> Iterator[str]:
 
 def _immutable(table: str, conflict: str | None) -> Iterator[str]:
     for action in ("UPDATE", "DELETE"):
+        when = f"WHEN {REMOVABLE[table]} " if action == "DELETE" and table in REMOVABLE else ""
         yield (
-            f"CREATE TRIGGER {table}_no_{action.lower()} BEFORE {action} ON {table} "
+            f"CREATE TRIGGER {table}_no_{action.lower()} BEFORE {action} ON {table} {when}"
             f"BEGIN SELECT RAISE(ABORT, '{table} are immutable'); END"
         )
     if conflict is not None:

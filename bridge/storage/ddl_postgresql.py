@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridge.storage.ddl import IMMUTABLE_TABLES
+from bridge.storage.ddl import IMMUTABLE_TABLES, REMOVABLE
 
 #: Owns nothing, and may neither alter nor empty a table; Bridge works under it wherever it may. See docs/postgresql.md.
 APPLICATION_ROLE = "bridge_app"
@@ -31,8 +31,12 @@ def trigger_statements(schema: str) -> Iterator[str]:
     )
     for table in IMMUTABLE_TABLES:
         for action, each in (("UPDATE", "ROW"), ("DELETE", "ROW"), ("TRUNCATE", "STATEMENT")):
+            if action == "DELETE" and table in REMOVABLE:
+                continue
             when = f"{action} ON {schema}.{table} FOR EACH {each}"
             yield from _trigger(schema, table, f"{table}_no_{action.lower()}", when, "bridge_immutable")
+    for table, condition in REMOVABLE.items():
+        yield from _removal_guard(schema, table, condition)
     yield from _guard(
         schema,
         "session_entries",
@@ -74,7 +78,20 @@ def grant_statements(schema: str, tables: Iterator[str]) -> Iterator[str]:
         if table == "schema_version":
             continue
         rights = "INSERT" if table in IMMUTABLE_TABLES else "INSERT, UPDATE, DELETE"
+        rights += ", DELETE" if table in REMOVABLE else ""
         yield f"GRANT {rights} ON {schema}.{table} TO {APPLICATION_ROLE}"
+
+
+def _removal_guard(schema: str, table: str, condition: str) -> Iterator[str]:
+    """Yield a trigger that refuses to remove a row for which a condition of :mod:`bridge.storage.ddl` holds."""
+    refused = condition.replace("session_entries", f"{schema}.session_entries")
+    name = f"{table}_no_delete"
+    yield (
+        f"CREATE FUNCTION {schema}.bridge_{name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF {refused} THEN"
+        f" RAISE EXCEPTION USING MESSAGE = '{table} are immutable', ERRCODE = 'integrity_constraint_violation';"
+        " END IF; RETURN OLD; END $$"
+    )
+    yield from _trigger(schema, table, name, f"DELETE ON {schema}.{table} FOR EACH ROW", f"bridge_{name}")
 
 
 def _guard(schema: str, table: str, name: str, condition: str, message: str) -> Iterator[str]:

@@ -16,7 +16,8 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, Connection
 from sqlalchemy.pool import NullPool, QueuePool
 
-from bridge.storage.prepared import driver_of
+from bridge.storage.prepared import driver_of, in_transaction
+from bridge.storage.schema_version import unaltered_uri
 
 #: Readers of one process that may be open at the same time; further ones wait.
 MAX_READERS = 32
@@ -51,7 +52,10 @@ def writer_engine(url: URL, *, busy_timeout_seconds: float) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        driver_of(connection).execute("BEGIN IMMEDIATE")
+        # The writer may have begun already, through the driver.
+        driver = driver_of(connection)
+        if not in_transaction(driver):
+            driver.execute("BEGIN IMMEDIATE")
 
     return engine
 
@@ -61,6 +65,7 @@ def reader_engine(url: URL, *, busy_timeout_seconds: float) -> Engine:
     engine = sqlite_engine(
         url,
         busy_timeout_seconds=busy_timeout_seconds,
+        is_reading=True,
         poolclass=QueuePool,
         pool_size=5,
         max_overflow=MAX_READERS - 5,
@@ -78,12 +83,22 @@ def reader_engine(url: URL, *, busy_timeout_seconds: float) -> Engine:
     return engine
 
 
-def sqlite_engine(url: URL, *, busy_timeout_seconds: float, **options: Any) -> Engine:
-    """Return an engine without hooks whose transactions are nobody's but the caller's."""
-    # mode=rw: a file that vanished is an error, never a fresh and empty store.
-    uri = f"file:{quote(str(sqlite_path(url)))}?mode=rw"
+def sqlite_engine(url: URL, *, busy_timeout_seconds: float, is_reading: bool = False, **options: Any) -> Engine:
+    """Return an engine without hooks whose transactions are nobody's but the caller's.
+
+    Parameters
+    ----------
+    is_reading
+        Whether a file, or a folder, in which nothing may be written is read all the same.
+    """
+    path = sqlite_path(url)
 
     def connect() -> sqlite3.Connection:
+        # mode=rw: a file that vanished is an error, never a fresh and empty store.
+        uri = f"file:{quote(os.fsencode(path))}?mode=rw"
+        if is_reading and path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+            # Even a reader of a file in WAL mode wants to make the -shm.
+            uri = unaltered_uri(path)
         # Connections wander between threads (pool, writer), one at a time: SQLite is built for that.
         return sqlite3.connect(
             uri, uri=True, timeout=busy_timeout_seconds, isolation_level=None, check_same_thread=False

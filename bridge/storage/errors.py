@@ -104,6 +104,18 @@ class NotOnThisDatabase(BridgeError):
     default_hint = "A store moves to a file with: bridge db copy --to sqlite:////full/path/bridge.db"
 
 
+class BackupUnconfirmed(BridgeError):
+    """Raised when a store on PostgreSQL is to be upgraded and nobody said that there is a backup of it."""
+
+    code = "backup_unconfirmed"
+    exit_status = 85
+    summary = "A store on PostgreSQL is only upgraded once somebody says that it is backed up; nothing was touched."
+    default_hint = (
+        "Back it up (pg_dump, or bridge db copy --to sqlite:////full/path/bridge.db), then run: "
+        "bridge db upgrade --backup-done"
+    )
+
+
 class CopyRefused(BridgeError):
     """Raised when a store cannot be copied to where it was to go, or the copy is not equal. Nothing is left there."""
 
@@ -111,3 +123,12 @@ class CopyRefused(BridgeError):
     exit_status = 83
     summary = "A store cannot be copied: the target holds one already, or the copy was not equal; nothing was written."
     default_hint = "Name a database that holds no store yet."
+
+
+class StoredTextDamaged(BridgeError):
+    """Raised when the long text of an entry, which is kept apart from it, is missing or not what was recorded."""
+
+    code = "stored_text_damaged"
+    exit_status = 84
+    summary = "The long text of an entry is missing from the store, or is not what was recorded; nothing was written."
+    default_hint = "See what else is damaged with bridge db check; bridge db status lists the backups."

@@ -74,7 +74,7 @@ class StoreLock:
             os.close(descriptor)
             raise DatabaseBusy(
                 "Another Bridge process has the store open, or is upgrading it. Nothing was touched.",
-                hint="End the running Bridge processes (bridge db status names the clients), then try again.",
+                hint="End the controller (bridge serve --stop) and other Bridge processes, then try again.",
             ) from error
         except OSError as error:
             if descriptor >= 0:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, Connection
@@ -23,18 +25,21 @@ from bridge.foundation.errors import InvalidConfiguration
 from bridge.storage import fulltext
 from bridge.storage.ddl_postgresql import APPLICATION_ROLE, grant_statements, role_statement, trigger_statements
 from bridge.storage.engine import MAX_READERS
-from bridge.storage.errors import DatabaseFailed, DatabaseMissing, SchemaUpgradeNeeded, StoreClosed
+from bridge.storage.errors import DatabaseBusy, DatabaseFailed, DatabaseMissing, SchemaUpgradeNeeded, StoreClosed
 from bridge.storage.locking import StoreLock
 from bridge.storage.prepared import driver_of
-from bridge.storage.schema_version import MAX_SHOWN, SCHEMA_VERSION, VERSION_TABLE, Look
+from bridge.storage.schema_version import MAX_SHOWN, SCHEMA_VERSION, VERSION_TABLE, Look, require_supported
 from bridge.storage.tables import metadata, schema_version
 from bridge.storage.tables.base import note_for_postgresql
 from bridge.storage.transaction import typed_error
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import psycopg
 
-    from bridge.storage.upgrading import Upgraded
+    from bridge.storage.survey import Survey
+    from bridge.storage.upgrading import Plan, Upgraded, UpgradeProgress
 
 #: Jobs that share one transaction. Each has a savepoint, and beyond 64 of those PostgreSQL keeps them out of its
 #: shared memory, which costs every reader.
@@ -49,6 +54,12 @@ _FOLLOWER_SLICE_SECONDS = 1.0
 
 #: The schema whose tables are meant: the first of the search path. One database may hold several stores.
 _SCHEMA = "current_schema()"
+#: Shared by every connection of a store, held alone by an upgrade: what the lock file is beside a SQLite file. It
+#: belongs to the connection, so that whoever lost it has lost the connection too.
+_HOLD_KEY = f"hashtextextended('bridge store ' || {_SCHEMA}, 0)"
+#: Pause between two tries of an upgrade to get it. An upgrade never queues for it, since whoever came after would then
+#: wait for it in turn.
+_RETRY_SECONDS = 0.05
 _LOCK_KEY = f"hashtextextended('bridge ' || {_SCHEMA}, 0)"
 #: Takes the store's write lock, and tells followers once the transaction is committed; one round trip for both.
 _CHANNEL = f"'bridge ' || {_SCHEMA}"
@@ -97,7 +108,7 @@ class PostgresqlBackend:
         engine = self._engine(timeout_seconds, NullPool, is_read_only=True)
         try:
             with engine.begin() as connection:
-                return _look(connection, client)
+                return look_at(connection, client)
         except DBAPIError as error:
             if _is_unknown_database(error):
                 raise DatabaseMissing(
@@ -113,14 +124,14 @@ class PostgresqlBackend:
         try:
             with engine.begin() as connection:
                 connection.exec_driver_sql(_BEGIN_WRITE)
-                if not _look(connection).is_empty:
+                if not look_at(connection).is_empty:
                     return False
                 _require_utf8(connection)
-                schema = _schema_of(connection)
+                schema = schema_of(connection)
                 metadata.create_all(connection, checkfirst=False)
                 for statement in (*fulltext.postgresql_statements(), *trigger_statements(schema)):
                     connection.exec_driver_sql(statement)
-                _grant(connection, schema)
+                grant(connection, schema, (*metadata.tables, *fulltext.INDEXES))
                 connection.execute(schema_version.insert().values(version_num=str(SCHEMA_VERSION)))
                 return True
         except Exception as error:
@@ -132,14 +143,90 @@ class PostgresqlBackend:
             engine.dispose()
 
     def share(self, *, timeout_seconds: float) -> StoreLock:
-        # An upgrade takes the write lock of the store for all of its steps; nothing has to be held for its sake.
+        # Each connection has its own share, from when it was made; see _share_store.
         return StoreLock(None)
 
     def upgrade_at_once(self, needed: SchemaUpgradeNeeded, *, moment: str, timeout_seconds: float) -> Upgraded:
         raise needed
 
+    def survey(self, *, readable_versions: Collection[int], timeout_seconds: float) -> Survey:
+        # Imported here: only those who look after a store need it, and an upgrade pulls in Alembic.
+        from bridge.storage.server_upgrading import survey
+
+        return survey(self, readable_versions=readable_versions, timeout_seconds=timeout_seconds)
+
+    def plan_upgrade(self, *, moment: str, timeout_seconds: float) -> Plan:
+        from bridge.storage.server_upgrading import plan  # as in survey()
+
+        return plan(self, timeout_seconds=timeout_seconds)
+
+    def upgrade(
+        self,
+        *,
+        moment: str,
+        timeout_seconds: float,
+        progress: UpgradeProgress | None = None,
+        rehearse: bool = False,
+        is_backed_up: bool = False,
+    ) -> Upgraded:
+        from bridge.storage.server_upgrading import upgrade  # as in survey()
+
+        return upgrade(
+            self,
+            moment=moment,
+            timeout_seconds=timeout_seconds,
+            progress=progress,
+            rehearse=rehearse,
+            is_backed_up=is_backed_up,
+        )
+
+    @contextmanager
+    def read_anything(self, *, timeout_seconds: float) -> Iterator[Connection]:
+        """Open a snapshot of a store of any version, as :meth:`look` does; nothing is held for it.
+
+        Raises
+        ------
+        DatabaseFailed, DatabaseBusy
+            If the server cannot be reached, or fails.
+        """
+        engine = self._engine(timeout_seconds, NullPool, is_read_only=True)
+        try:
+            with engine.begin() as connection:
+                yield connection
+        except DBAPIError as error:
+            raise typed_error(error, outcome="Nothing was touched.") from error
+        finally:
+            engine.dispose()
+
+    @contextmanager
+    def held_alone(self, *, timeout_seconds: float) -> Iterator[Connection]:
+        """Wait until nobody has the store open, keep everyone out, and yield the connection that does so.
+
+        Each transaction of it begins with the store's write lock. When the connection ends, however it ends, so does
+        the hold.
+
+        Raises
+        ------
+        DatabaseBusy
+            If somebody had the store open for longer than ``timeout_seconds``.
+        """
+        engine = self._engine(timeout_seconds, NullPool)
+
+        @event.listens_for(engine, "begin")
+        def begin(connection: Connection) -> None:
+            driver_of(connection).execute(_BEGIN_WRITE)
+
+        try:
+            with engine.connect() as connection:
+                _take_store(connection, timeout_seconds)
+                yield connection
+        except DBAPIError as error:
+            raise typed_error(error) from error
+        finally:
+            engine.dispose()
+
     def writer_engine(self, *, busy_timeout_seconds: float) -> Engine:
-        engine = self._engine(busy_timeout_seconds, NullPool, is_writer=True)
+        engine = self._engine(busy_timeout_seconds, NullPool, is_shared=True, is_writer=True)
 
         @event.listens_for(engine, "begin")
         def begin(connection: Connection) -> None:
@@ -151,6 +238,7 @@ class PostgresqlBackend:
         return self._engine(
             busy_timeout_seconds,
             QueuePool,
+            is_shared=True,
             is_read_only=True,
             pool_size=5,
             max_overflow=MAX_READERS - 5,
@@ -177,6 +265,7 @@ class PostgresqlBackend:
         busy_timeout_seconds: float,
         pool: type[Any],
         *,
+        is_shared: bool = False,
         is_read_only: bool = False,
         is_writer: bool = False,
         **options: Any,
@@ -194,6 +283,8 @@ class PostgresqlBackend:
 
             connection.autocommit = True
             connection.execute(f"SET lock_timeout = {max(1, round(busy_timeout_seconds * 1000))}".encode())
+            if is_shared:
+                _share_store(connection)
             if is_writer:
                 _configure_writer(connection)
             connection.autocommit = False
@@ -242,6 +333,50 @@ class PostgresqlFollower:
             raise typed_error(error) from error
 
 
+def _share_store(connection: psycopg.Connection[Any]) -> None:
+    """Keep the store from being upgraded while this connection lives, and see that it was not upgraded before.
+
+    A store may stay open for days and its connections come and go: each one asks anew. Closes the connection if it
+    raises: nobody else has it yet.
+
+    Raises
+    ------
+    SchemaUpgradeNeeded, UnsupportedSchemaVersion
+        If the store has another schema by now.
+    DatabaseBusy
+        If an upgrade takes longer than the time limit.
+    """
+    try:
+        try:
+            connection.execute(f"SELECT pg_advisory_lock_shared({_HOLD_KEY})".encode())
+        except Exception as error:
+            told = typed_error(error)
+            if not isinstance(told, DatabaseBusy):
+                raise
+            raise DatabaseBusy("The store is being upgraded. Nothing was written.") from error
+        rows = connection.execute(f"SELECT version_num FROM {VERSION_TABLE} LIMIT {MAX_SHOWN}".encode()).fetchall()  # noqa: S608 - constants
+        require_supported(Look(is_empty=False, versions=tuple(row[0] for row in rows)))
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _take_store(connection: Connection, timeout_seconds: float) -> None:
+    driver = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        row = driver.execute(f"SELECT pg_try_advisory_lock({_HOLD_KEY})".encode()).fetchone()
+        driver.rollback()  # the lock is the connection's, not the transaction's
+        if row is not None and row[0]:
+            return
+        if time.monotonic() >= deadline:
+            raise DatabaseBusy(
+                "The store is in use by another process, or being upgraded. Nothing was touched.",
+                hint="End the programs that use it (pg_stat_activity shows them as bridge), then try again.",
+            )
+        time.sleep(_RETRY_SECONDS)
+
+
 def _configure_writer(connection: psycopg.Connection[Any]) -> None:
     connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_SECONDS}s'".encode())
     # "Durable once it returns" is a promise of the store's, whatever the server or the role prefers.
@@ -258,7 +393,7 @@ def _configure_writer(connection: psycopg.Connection[Any]) -> None:
         connection.execute(f"SET ROLE {APPLICATION_ROLE}")
 
 
-def _look(connection: Connection, client: tuple[str, str] | None = None) -> Look:
+def look_at(connection: Connection, client: tuple[str, str] | None = None) -> Look:
     query = f"SELECT tablename FROM pg_tables WHERE schemaname = {_SCHEMA}"  # noqa: S608 - constant
     tables = set(connection.exec_driver_sql(query).scalars())
     if not tables:
@@ -280,7 +415,7 @@ def _look(connection: Connection, client: tuple[str, str] | None = None) -> Look
     return Look(is_empty=False, versions=versions, last_use=last)
 
 
-def _schema_of(connection: Connection) -> str:
+def schema_of(connection: Connection) -> str:
     """Return the quoted name of the schema that the tables go into."""
     schema: str | None = connection.exec_driver_sql(f"SELECT quote_ident({_SCHEMA})").scalar()
     if schema is None:
@@ -297,11 +432,12 @@ def _require_utf8(connection: Connection) -> None:
         )
 
 
-def _grant(connection: Connection, schema: str) -> None:
+def grant(connection: Connection, schema: str, tables: Iterable[str]) -> None:
+    """Let the application role work with tables; make the role if it is missing and may be made."""
     connection.exec_driver_sql(role_statement())
     query = f"SELECT 1 FROM pg_roles WHERE rolname = '{APPLICATION_ROLE}'"  # noqa: S608 - constant
     if connection.exec_driver_sql(query).first() is not None:
-        for statement in grant_statements(schema, iter((*metadata.tables, *fulltext.INDEXES))):
+        for statement in grant_statements(schema, iter(tables)):
             connection.exec_driver_sql(statement)
 
 

@@ -6,6 +6,7 @@ the version that the code was written for is opened: an older one is upgraded fi
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from contextlib import closing
@@ -76,10 +77,10 @@ def _look_beyond_journal(path: Path, timeout_seconds: float) -> Look:
     SQLite can take that back only by writing. It may where the store is one that this program works with or upgrades;
     any other is left as it is.
     """
-    found = _look(f"file:{quote(str(path))}?mode=ro&immutable=1", timeout_seconds)
+    found = _look(f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1", timeout_seconds)
     if judge(found.versions)[0] not in ("same", "older"):
         return found
-    return _look(f"file:{quote(str(path))}?mode=rw", timeout_seconds)
+    return _look(f"file:{quote(os.fsencode(path))}?mode=rw", timeout_seconds)
 
 
 def unaltered_uri(path: Path) -> str:
@@ -90,7 +91,7 @@ def unaltered_uri(path: Path) -> str:
     """
     sides = (path.with_name(path.name + "-wal"), path.with_name(path.name + "-journal"))
     has_side_file = any(side.exists() and side.stat().st_size > 0 for side in sides)
-    return f"file:{quote(str(path))}?{'mode=ro' if has_side_file else 'mode=ro&immutable=1'}"
+    return f"file:{quote(os.fsencode(path))}?{'mode=ro' if has_side_file else 'mode=ro&immutable=1'}"
 
 
 def _read(connection: sqlite3.Connection, client: tuple[str, str] | None) -> Look:

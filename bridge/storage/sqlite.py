@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from contextlib import closing
@@ -22,7 +23,10 @@ from bridge.storage.tables import metadata, schema_version
 from bridge.storage.transaction import typed_error
 
 if TYPE_CHECKING:
-    from bridge.storage.upgrading import Upgraded
+    from collections.abc import Collection
+
+    from bridge.storage.survey import Survey
+    from bridge.storage.upgrading import Plan, Upgraded, UpgradeProgress
 
 #: Jobs that share one transaction and its fsync.
 MAX_BATCH_JOBS = 256
@@ -95,6 +99,29 @@ class SqliteBackend:
                 details=needed.details | error.details,
             ) from error
 
+    def survey(self, *, readable_versions: Collection[int], timeout_seconds: float) -> Survey:
+        from bridge.storage.survey import survey  # as in upgrade_at_once()
+
+        return survey(self.path, readable_versions=readable_versions, timeout_seconds=timeout_seconds)
+
+    def plan_upgrade(self, *, moment: str, timeout_seconds: float) -> Plan:
+        from bridge.storage.upgrading import plan  # as in upgrade_at_once()
+
+        return plan(self.path, moment=moment, timeout_seconds=timeout_seconds)
+
+    def upgrade(
+        self,
+        *,
+        moment: str,
+        timeout_seconds: float,
+        progress: UpgradeProgress | None = None,
+        rehearse: bool = False,
+        is_backed_up: bool = False,
+    ) -> Upgraded:
+        from bridge.storage.upgrading import upgrade  # as in upgrade_at_once()
+
+        return upgrade(self.path, moment=moment, timeout_seconds=timeout_seconds, progress=progress, rehearse=rehearse)
+
     def writer_engine(self, *, busy_timeout_seconds: float) -> Engine:
         return engine.writer_engine(self.url, busy_timeout_seconds=busy_timeout_seconds)
 
@@ -110,7 +137,7 @@ class SqliteFollower:
 
     def __init__(self, path: Path) -> None:
         self._connection: sqlite3.Connection | None = sqlite3.connect(
-            f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+            f"file:{quote(os.fsencode(path))}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
         )
         self._seen = self._version()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from bridge.storage.backup import backups_of, size_of
 from bridge.storage.errors import DatabaseFailed
 from bridge.storage.schema_version import SCHEMA_VERSION, judge, look, unaltered_uri
+from bridge.storage.tables.conversations import other_versions
 from bridge.storage.upgrading import Client, interrupted, read_clients
 
 
@@ -31,10 +32,11 @@ class Survey:
     """What a store is.
 
     ``relation`` is how its version relates to this program's: ``same``, ``older``, ``newer``, ``odd``, ``doubled``,
-    ``missing``, or ``absent`` if there is no store; ``found`` is the version as it stands there.
+    ``missing``, or ``absent`` if there is no store; ``found`` is the version as it stands there. ``place`` is the file,
+    or the URL without its password.
     """
 
-    path: Path
+    place: str
     relation: str
     found: int | str | list[str | None] | None
     size_bytes: int
@@ -63,7 +65,7 @@ def survey(database: Path, *, readable_versions: Collection[int], timeout_second
     try:
         is_known = relation in ("same", "older")
         return Survey(
-            path=database,
+            place=str(database),
             relation=relation,
             found=value,
             size_bytes=size_of(database),
@@ -81,7 +83,8 @@ def _unreadable(database: Path, readable_versions: Collection[int]) -> tuple[Unr
     with closing(sqlite3.connect(unaltered_uri(database), uri=True, isolation_level=None)) as connection:
         query = (
             "SELECT session_id, group_concat(DISTINCT semantic_schema_version), count(*) FROM session_entries"  # noqa: S608 - marks
-            f" WHERE semantic_schema_version NOT IN ({marks}) GROUP BY session_id ORDER BY session_id"
+            f" WHERE {other_versions(readable_versions)} AND semantic_schema_version NOT IN ({marks})"
+            " GROUP BY session_id ORDER BY session_id"
         )
         foreign = connection.execute(query, tuple(readable_versions)).fetchall()
         damaged = connection.execute("SELECT session_id, reason FROM quarantined_sessions ORDER BY 1").fetchall()

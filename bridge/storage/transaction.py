@@ -11,7 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from bridge.foundation.errors import BridgeError
 from bridge.storage.errors import DatabaseBusy, DatabaseFailed, RowRefused
-from bridge.storage.prepared import Cursor, Prepared, driver_of
+from bridge.storage.prepared import Cursor, DriverConnection, Prepared
 
 #: Packages take the connection's type from here: above this layer only the ``store`` modules know SQLAlchemy.
 __all__ = ["NOTHING", "UNKNOWN", "Connection", "Transaction", "is_collision", "typed_error"]
@@ -51,10 +51,12 @@ class Transaction:
 
     __slots__ = ("_connection", "_dialect", "_driver", "_last", "_rows", "memo", "queued")
 
-    def __init__(self, connection: Connection, memo: dict[tuple[str, str], Any] | None = None) -> None:
+    def __init__(
+        self, connection: Connection, driver: DriverConnection, memo: dict[tuple[str, str], Any] | None = None
+    ) -> None:
         self._connection = connection
         self.memo: dict[tuple[str, str], Any] = {} if memo is None else memo
-        self._driver = driver_of(connection)
+        self._driver = driver
         self._dialect = connection.dialect
         self._rows: dict[Prepared, list[tuple[Any, ...]]] = {}
         self._last: dict[tuple[Prepared, Any], tuple[Any, ...]] = {}
@@ -78,6 +80,10 @@ class Transaction:
 
     def queue(self, statement: Prepared, *values: Any) -> None:
         """Queue a row for an INSERT; rows of one statement are inserted in one go, statements in order of use."""
+        self.queue_row(statement, values)
+
+    def queue_row(self, statement: Prepared, values: tuple[Any, ...]) -> None:
+        """Queue a row as :meth:`queue` does."""
         rows = self._rows.get(statement)
         if rows is None:
             rows = self._rows[statement] = []

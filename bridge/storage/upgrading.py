@@ -56,13 +56,14 @@ class Plan:
     """What an upgrade is going to do.
 
     ``resumes`` says that an earlier run was interrupted; its backup is kept. ``clients`` are those that the store
-    knows: programs of the old schema among them cannot open it afterwards.
+    knows: programs of the old schema among them cannot open it afterwards. On PostgreSQL there is no backup of
+    Bridge's own, and the space is the server's care: ``backup`` is None, and both numbers are 0.
     """
 
     found: int
     target: int
     steps: tuple[tuple[int, str], ...]
-    backup: Path
+    backup: Path | None
     needed_bytes: int
     free_bytes: int
     resumes: bool
@@ -103,7 +104,7 @@ def plan(database: Path, *, moment: str, timeout_seconds: float) -> Plan:
         If the store is newer, or its version is odd, doubled or missing.
     """
     found = look(database, timeout_seconds=timeout_seconds)
-    version = _require_older_or_same(database, found)
+    version = require_older_or_same(database, found)
     note = _read_note(database)
     resumes = note is not None and note.found < version < SCHEMA_VERSION
     name = note.backup if note is not None else _backup_name(database, version, moment)
@@ -160,7 +161,7 @@ def upgrade(
     told = progress or (lambda _what, _step, _done, _total: None)
     if rehearse:
         return _rehearse(database, moment, timeout_seconds, told)
-    _require_older_or_same(database, look(database, timeout_seconds=timeout_seconds))
+    require_older_or_same(database, look(database, timeout_seconds=timeout_seconds))
     with StoreLock.take(database, timeout_seconds=timeout_seconds):
         # Another upgrade may have run while this one waited.
         planned = plan(database, moment=moment, timeout_seconds=timeout_seconds)
@@ -171,10 +172,11 @@ def upgrade(
 
         require_unaltered()
         _require_fit(planned)
-        if not planned.resumes or not planned.backup.exists():
-            _write_note(database, _Note(planned.found, planned.backup.name))
+        backup = planned.backup or database.with_name(_backup_name(database, planned.found, moment))
+        if not planned.resumes or not backup.exists():
+            _write_note(database, _Note(planned.found, backup.name))
             _checkpoint(database)
-            copy_database(database, planned.backup, progress=lambda done, total: told("backup", 0, done, total))
+            copy_database(database, backup, progress=lambda done, total: told("backup", 0, done, total))
         _switch_to_wal(database)
         run_revisions(
             f"sqlite:///{database}",
@@ -183,7 +185,7 @@ def upgrade(
             progress=lambda step, done, total: told("step", step, done, total),
         )
         _finish(database)
-    return Upgraded(planned.found, planned.target, planned.backup, clients=planned.clients)
+    return Upgraded(planned.found, planned.target, backup, clients=planned.clients)
 
 
 def read_clients(database: Path) -> tuple[Client, ...]:
@@ -235,9 +237,18 @@ def _rehearse(database: Path, moment: str, timeout_seconds: float, told: Upgrade
     return Upgraded(planned.found, planned.target, was_rehearsal=True, clients=planned.clients)
 
 
-def _require_older_or_same(database: Path, found: Look) -> int:
+def require_older_or_same(place: object, found: Look) -> int:
+    """Return the version of a store that this program works with or has steps for.
+
+    Raises
+    ------
+    DatabaseMissing
+        If there is no store.
+    UnsupportedSchemaVersion
+        If its version is any other.
+    """
     if found.is_empty:
-        raise DatabaseMissing(f"There is no store at {database}.")
+        raise DatabaseMissing(f"There is no store at {place}.")
     relation, _, value = judge(found.versions)
     if relation not in ("same", "older") or not isinstance(value, int):
         require_supported(found)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 from bridge.foundation.errors import BridgeError
 from bridge.storage.errors import DatabaseBusy, DatabaseFailed, StoreClosed
-from bridge.storage.prepared import DriverConnection, count_changes, driver_of, in_transaction, is_closed
+from bridge.storage.prepared import DriverConnection, count_changes, in_transaction
 from bridge.storage.transaction import NOTHING, UNKNOWN, Transaction, is_collision, typed_error
+from bridge.storage.writing import WriterConnection
 
 #: Sessions and chains whose last entries are remembered from one transaction to the next.
 MAX_REMEMBERED = 10_000
@@ -108,7 +108,7 @@ class Writer:
         # Held while a transaction runs, by the writer's thread or by a caller's; guards the connection.
         self._turn = threading.Lock()
         self._turn_holder: int | None = None
-        self._connection: Connection | None = None
+        self._connection: WriterConnection | None = None
         self._memory = Memory()
 
     def submit(self, fn: Callable[[Transaction], T], *, is_repeatable: bool = False) -> Future[T]:
@@ -259,7 +259,7 @@ class Writer:
                 jobs = run_batch(connection, jobs, self._memory, with_savepoints=with_savepoints)
                 # What is left was run once and undone, or did not get its turn: now each on its own.
                 with_savepoints = True
-                if connection.invalidated or connection.in_transaction():
+                if not connection.is_clean:
                     self._disconnect()
         except BaseException:
             # Ctrl-C between two jobs on the main thread: closing the connection undoes the transaction.
@@ -268,17 +268,17 @@ class Writer:
         finally:
             self._turn_holder = None
 
-    def _begin(self, jobs: list[Job[Any]]) -> Connection | None:
+    def _begin(self, jobs: list[Job[Any]]) -> WriterConnection | None:
         """Return the connection with a transaction begun; None if that failed, which the jobs then know."""
         while True:
             is_fresh = self._connection is None
             try:
                 if self._connection is None:
-                    self._connection = self._engine.connect()
+                    self._connection = WriterConnection(self._engine)
                 self._connection.begin()
             except Exception as error:  # noqa: BLE001 - handed to each caller through its future
                 # Nothing ran yet. A connection that the server closed while nobody used it is replaced, once.
-                is_lost = self._connection is not None and is_closed(self._connection)
+                is_lost = self._connection is not None and self._connection.is_lost
                 self._disconnect()
                 if is_lost and not is_fresh:
                     continue
@@ -291,12 +291,7 @@ class Writer:
         """Drop the connection; also one whose transaction could be neither committed nor rolled back."""
         connection, self._connection = self._connection, None
         self._memory.forget()
-        if connection is None:
-            return
-        if connection.in_transaction():
-            with contextlib.suppress(Exception):
-                connection.invalidate()
-        with contextlib.suppress(Exception):
+        if connection is not None:
             connection.close()
 
 
@@ -357,12 +352,12 @@ class Memory:
         self._memo: dict[tuple[str, str], Any] = {}
         self._version: int | None = None
 
-    def recall(self, connection: Connection) -> dict[tuple[str, str], Any]:
+    def recall(self, connection: WriterConnection) -> dict[tuple[str, str], Any]:
         """Return what is still so, in the open transaction; keeping it needs :meth:`keep`."""
         memo, self._memo = self._memo, {}
-        if connection.dialect.name != "sqlite":
+        if not connection.is_sqlite:
             return memo
-        row = driver_of(connection).execute("PRAGMA data_version").fetchone()
+        row = connection.driver.execute("PRAGMA data_version").fetchone()
         version = None if row is None else row[0]
         if version != self._version or len(memo) > MAX_REMEMBERED:
             memo.clear()
@@ -380,7 +375,7 @@ class Memory:
 
 
 def run_batch(
-    connection: Connection, batch: list[Job[Any]], memory: Memory, *, with_savepoints: bool
+    connection: WriterConnection, batch: list[Job[Any]], memory: Memory, *, with_savepoints: bool
 ) -> list[Job[Any]]:
     """Run jobs in the transaction that was begun, and tell their outcomes after COMMIT.
 
@@ -400,13 +395,13 @@ def run_batch(
     return _run_apart(connection, batch)
 
 
-def _run_together(connection: Connection, batch: list[Job[Any]], memory: Memory) -> list[Job[Any]]:
+def _run_together(connection: WriterConnection, batch: list[Job[Any]], memory: Memory) -> list[Job[Any]]:
     """Run repeatable jobs without savepoints; return all of them where one failed after something was written."""
     done: list[tuple[Job[Any], Any]] = []
     failed: list[tuple[Job[Any], BaseException]] = []
-    driver = driver_of(connection)
+    driver = connection.driver
     try:
-        transaction = Transaction(connection, memory.recall(connection))
+        transaction = Transaction(connection.sqlalchemy, driver, memory.recall(connection))
         for job in batch:
             before = count_changes(driver), transaction.queued
             try:
@@ -418,7 +413,7 @@ def _run_together(connection: Connection, batch: list[Job[Any]], memory: Memory)
                 failed.append((job, error))
         transaction.flush()
     except BaseException as error:  # noqa: BLE001 - handed to the caller through its future, or met again
-        _roll_back(connection)
+        connection.roll_back()
         if len(batch) > 1 or is_collision(error):
             return batch
         _fail(batch, error)
@@ -428,13 +423,14 @@ def _run_together(connection: Connection, batch: list[Job[Any]], memory: Memory)
     return []
 
 
-def _run_apart(connection: Connection, batch: list[Job[Any]]) -> list[Job[Any]]:
+def _run_apart(connection: WriterConnection, batch: list[Job[Any]]) -> list[Job[Any]]:
     """Run jobs with a savepoint each; return those that had no turn, because the transaction was lost."""
     done: list[tuple[Job[Any], Any]] = []
     failed: list[tuple[Job[Any], BaseException]] = []
     rest: list[Job[Any]] = []
     has_savepoints = len(batch) > 1
-    transaction, driver = Transaction(connection), driver_of(connection)
+    driver = connection.driver
+    transaction = Transaction(connection.sqlalchemy, driver)
     for index, job in enumerate(batch):
         try:
             if has_savepoints:
@@ -472,14 +468,8 @@ def _undo_job(driver: DriverConnection) -> bool:
     return True
 
 
-def _roll_back(connection: Connection) -> None:
-    # A connection on which even that fails is replaced by the caller, and its transaction ends with it.
-    with contextlib.suppress(Exception):
-        connection.rollback()
-
-
 def _finish(
-    connection: Connection, done: list[tuple[Job[Any], Any]], failed: list[tuple[Job[Any], BaseException]]
+    connection: WriterConnection, done: list[tuple[Job[Any], Any]], failed: list[tuple[Job[Any], BaseException]]
 ) -> bool:
     """Commit what was done, or roll back if nothing was; tell everybody; return whether it was committed."""
     committed = bool(done)
@@ -488,12 +478,12 @@ def _finish(
             connection.commit()
         except Exception as error:  # noqa: BLE001 - handed to each caller through its future
             # A server that is gone in this very moment may have committed, and cannot be asked.
-            outcome = UNKNOWN if is_closed(connection) else NOTHING
-            _roll_back(connection)
+            outcome = UNKNOWN if connection.is_lost else NOTHING
+            connection.roll_back()
             _fail([job for job, _ in done], error, outcome)
             committed, done = False, []
     else:
-        _roll_back(connection)
+        connection.roll_back()
     for job, reason in failed:
         _fail([job], reason)
     for job, result in done:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bridge.foundation.texts import require_storable
 from bridge.git.repository import RepositoryLocation
 from bridge.storage.transaction import Transaction
 from bridge.workspaces import store
@@ -38,9 +39,12 @@ def register(tx: Transaction, location: RepositoryLocation, *, moment: str, labe
     ------
     BareRepository
         If there is no work tree at the location.
+    InvalidText
+        If the label cannot be kept.
     WorkspacePathTaken
         If a worker's worktree is recorded at that path under another git directory.
     """
+    require_storable(label=label)
     folder = location.root
     known = store.find_by_worktree(tx.connection, location.worktree_id)
     at_path = store.find_by_path(tx.connection, folder)

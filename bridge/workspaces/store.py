@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, Table, bindparam, delete, func, insert, 
 
 from bridge.foundation.canonical import canonical_text, parse_json
 from bridge.foundation.hashing import digest_hex
+from bridge.foundation.texts import is_storable
 from bridge.git.contentstore import KeptObject
 from bridge.git.manifest import CLEAN_DIRTY_HASH, Manifest, ManifestMalformed, ManifestRow, decode_page
 from bridge.git.observe import Observation
@@ -108,6 +109,8 @@ def update_workspace(tx: Transaction, workspace_id: str, moment: str, **changes:
 
 
 def find_workspace(connection: Connection, workspace_id: str) -> Workspace | None:
+    if not is_storable(workspace_id):
+        return None
     row = connection.execute(select(*_COLUMNS).where(_W.id == workspace_id)).first()
     return None if row is None else _workspace(row)
 

@@ -17,6 +17,7 @@ import itertools
 import sqlite3
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import aiosqlite
@@ -48,7 +49,7 @@ class Thread:
         return self.config, checkpoint, METADATA, {}
 
 
-def one_caller(directory: Path, rounds: int) -> dict[str, list[float]]:
+def one_caller(directory: Path, rounds: int) -> dict[str, list[tuple[float, float]]]:
     store, recorder, session_id = open_store(directory, "one.db")
     connection = sqlite3.connect(directory / "saver-one.db", check_same_thread=False)
     saver, thread = SqliteSaver(connection), Thread("t")
@@ -71,7 +72,7 @@ def one_caller(directory: Path, rounds: int) -> dict[str, list[float]]:
     return times
 
 
-async def many_callers(directory: Path, rounds: int) -> dict[str, list[float]]:
+async def many_callers(directory: Path, rounds: int) -> dict[str, list[tuple[float, float]]]:
     store, recorder, session_id = open_store(directory, "many.db")
     connection = sqlite3.connect(directory / "saver-many.db", check_same_thread=False)
     saver = SqliteSaver(connection)
@@ -110,16 +111,17 @@ async def many_callers(directory: Path, rounds: int) -> dict[str, list[float]]:
             await asyncio.gather(*(caller(thread) for thread in threads))
 
         loop = asyncio.get_running_loop()
-        times: dict[str, list[float]] = {"bridge": [], "synchronous saver": [], "asynchronous saver": []}
+        times: dict[str, list[tuple[float, float]]] = {"bridge": [], "synchronous saver": [], "asynchronous saver": []}
         with store:
             for _ in range(rounds):
                 for name, taken in times.items():
-                    started = loop.time()
+                    started, used = loop.time(), time.process_time()
                     if name == "synchronous saver":
                         synchronous()
                     else:
                         await (bridge() if name == "bridge" else asynchronous())
-                    taken.append((loop.time() - started) / (CALLERS * PER_CALLER))
+                    count = CALLERS * PER_CALLER
+                    taken.append(((loop.time() - started) / count, (time.process_time() - used) / count))
     connection.close()
     return times
 

@@ -113,7 +113,7 @@ def measure(directory: Path, entries: int) -> None:
         recorder.append_now(middle, draft())
         figures["append"] = median(lambda: recorder.append_now(middle, draft()), 200)
         with store.read() as connection:
-            figures["last 50"] = median(lambda: paths.active_path(connection, middle, last=50), 200)
+            figures["last 50"] = median(lambda: paths.listed_path(connection, middle, last=50), 200)
             figures["session list"] = median(lambda: rows.list_sessions(connection, limit=50), 50)
             plain = sqlite3.connect(path)
             leaf = paths.active_path(connection, middle, last=1)[0].id

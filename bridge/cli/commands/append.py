@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -92,9 +91,9 @@ def read_payload(cli: Cli, name: str) -> bytes:
     """
     try:
         if name == STANDARD_INPUT:
-            if sys.stdin is None:
+            if cli.stdin is None:
                 raise UsageInvalid("--payload -: standard input is closed. Nothing was written.")
-            content = sys.stdin.buffer.read(MAX_PAYLOAD_FILE_BYTES + 1)
+            content = cli.stdin.read(MAX_PAYLOAD_FILE_BYTES + 1)
         else:
             with (cli.directory / Path(name)).open("rb") as file:
                 content = file.read(MAX_PAYLOAD_FILE_BYTES + 1)

@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from bridge.cli.command import command
 from bridge.cli.context import Cli
 
-if TYPE_CHECKING:
-    from bridge.control.reading import RestoredContext
-
 
 @command()
 def context(
     cli: Cli,
     session: Annotated[str | None, typer.Argument(help="Session, as id, tail or label. Default: @.")] = None,
+    *,
+    budget: Annotated[
+        int | None, typer.Option("--budget", metavar="TOKENS", min=1, help="Only what fits, the newest first.")
+    ] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Look past checkpoints, as for an agent that still runs.")
+    ] = False,
+    without_files: Annotated[
+        bool, typer.Option("--without-files", help="Do not look whether the files have moved on.")
+    ] = False,
 ) -> int:
     """Print the context that a session's active path restores
 
-    Hidden entries, stamps and bookkeeping are left out; a compaction stands for what lies before it. Refused if
-    the path holds an entry that this Bridge cannot read.
+    Hidden entries, stamps and bookkeeping are left out; a compaction or a checkpoint stands for what lies before it.
+    If the files have moved on, what changed comes first. Tokens are estimated, three bytes each. Refused if the path
+    holds an entry that this Bridge cannot read.
     """
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.reading import read_context
+    from bridge.control.context import build_context
+    from bridge.foundation.ids import short_session
+    from bridge.workspaces.divergence import Divergence
+    from bridge.workspaces.wording import one_line
 
     with open_existing(cli) as controller:
-        found = read_context(controller, standpoint_of(cli), session)
-    cli.output.emit(found.to_json(), _as_text(found) or None)
+        found = build_context(
+            controller,
+            standpoint_of(cli),
+            session,
+            budget=budget,
+            cold_start=not whole,
+            with_files=not without_files,
+        )
+    cli.output.emit(found.to_json(), found.text().rstrip("\n") or None)
+    if found.divergence is not None and found.divergence.divergence is Divergence.UNKNOWN:
+        cli.output.warn(
+            one_line(found.divergence, reference=short_session(found.session.id)), code="divergence_unknown"
+        )
+    if found.projection.is_oversized:
+        tokens = found.projection.tokens
+        cli.output.warn(f"the newest part alone takes {tokens} tokens, more than asked for; it is never torn")
     return 0
-
-
-def _as_text(found: RestoredContext) -> str:
-    from bridge.cli.output import json_bytes
-    from bridge.foundation.ids import short_entry
-
-    parts = []
-    for message in found.projection.messages:
-        text = next((message.payload[name] for name in ("text", "summary", "message") if name in message.payload), None)
-        body = text if isinstance(text, str) else json_bytes(message.payload, indent=True).decode()
-        parts.append(f"--- {message.kind} ({short_entry(message.entry_id)})\n{body}")
-    return "\n\n".join(parts)

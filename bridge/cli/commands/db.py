@@ -9,6 +9,7 @@ import typer
 
 from bridge.cli.command import command
 from bridge.cli.context import Cli
+from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
     from bridge.control.upkeep import StoreCheck
@@ -27,9 +28,10 @@ def status(cli: Cli) -> int:
     Looks from outside and changes nothing, so it also answers for a store that this Bridge cannot open.
     """
     from bridge.semantics.kinds import READABLE_VERSIONS
-    from bridge.storage.survey import survey
+    from bridge.storage.backend import backend_for
 
-    found = survey(_database(cli), readable_versions=READABLE_VERSIONS, timeout_seconds=WAIT_SECONDS)
+    backend = backend_for(cli.settings.database_url)
+    found = backend.survey(readable_versions=READABLE_VERSIONS, timeout_seconds=WAIT_SECONDS)
     cli.output.emit(_survey_json(found), _survey_text(found))
     return 0
 
@@ -38,22 +40,44 @@ def status(cli: Cli) -> int:
 def upgrade(
     cli: Cli,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Run every step on a copy, which is removed.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Run every step on a copy, on PostgreSQL in a transaction, which is dropped."),
+    ] = False,
+    backup_done: Annotated[
+        bool, typer.Option("--backup-done", help="PostgreSQL: the store is backed up, by pg_dump or bridge db copy.")
+    ] = False,
+    without_backup: Annotated[
+        bool, typer.Option("--without-backup", help="PostgreSQL: upgrade although there is no backup.")
+    ] = False,
 ) -> int:
     """Bring the store to the schema of this Bridge, after a backup
 
     Waits until nobody else has the store open. Each step is one transaction, checked before it is committed; an
     interrupted upgrade goes on where it stopped. Programs of the old schema cannot open the store afterwards.
+    The backup of a store on PostgreSQL is yours to make; say that it is made, or that you want none.
     """
-    from bridge.storage.upgrading import plan
-    from bridge.storage.upgrading import upgrade as run
+    from bridge.storage.backend import backend_for
 
-    database, moment = _database(cli), _moment(cli)
-    planned = plan(database, moment=moment, timeout_seconds=WAIT_SECONDS)
+    moment = _moment(cli)
+    backend = backend_for(cli.settings.database_url)
+    if backup_done and without_backup:
+        raise UsageInvalid("--backup-done and --without-backup exclude each other.")
+    if (backup_done or without_backup) and backend.url.get_backend_name() == "sqlite":
+        raise UsageInvalid(
+            "--backup-done and --without-backup are for PostgreSQL: the upgrade backs up a store in a file by itself."
+        )
+    planned = backend.plan_upgrade(moment=moment, timeout_seconds=WAIT_SECONDS)
     for client in planned.clients:
         if planned.found != planned.target:
             cli.output.status(f"used by Bridge {client.version} on {client.host}, last at {client.last_used_at}")
-    done = run(database, moment=moment, timeout_seconds=WAIT_SECONDS, progress=_told(cli), rehearse=dry_run)
+    done = backend.upgrade(
+        moment=moment,
+        timeout_seconds=WAIT_SECONDS,
+        progress=_told(cli),
+        rehearse=dry_run,
+        is_backed_up=backup_done or without_backup,
+    )
     cli.output.emit(_upgrade_json(planned, done), _upgrade_text(planned, done))
     return 0
 
@@ -211,7 +235,7 @@ def _client_json(client: Client) -> dict[str, Any]:
 
 def _survey_json(found: Survey) -> dict[str, Any]:
     return {
-        "path": str(found.path),
+        "path": found.place,
         "relation": found.relation,
         "found": found.found,
         "supported": found.supported,
@@ -227,9 +251,9 @@ def _survey_json(found: Survey) -> dict[str, Any]:
 
 def _survey_text(found: Survey) -> str:
     if found.relation == "absent":
-        lines = [f"{found.path}: no store yet"]
+        lines = [f"{found.place}: no store yet"]
     else:
-        lines = [f"{found.path}: schema {found.found} ({found.relation}; this Bridge works with {found.supported})"]
+        lines = [f"{found.place}: schema {found.found} ({found.relation}; this Bridge works with {found.supported})"]
         lines.append(f"{found.size_bytes} bytes")
     if found.relation == "older":
         lines.append("bring it up to date with: bridge db upgrade")
@@ -249,8 +273,8 @@ def _upgrade_json(planned: Plan, done: Upgraded) -> dict[str, Any]:
         "dry_run": done.was_rehearsal,
         "steps": [{"schema_version": version, "summary": summary} for version, summary in planned.steps],
         "backup": None if done.backup is None else str(done.backup),
-        "needed_bytes": planned.needed_bytes,
-        "free_bytes": planned.free_bytes,
+        "needed_bytes": None if planned.backup is None else planned.needed_bytes,
+        "free_bytes": None if planned.backup is None else planned.free_bytes,
         "resumed": planned.resumes,
         "clients": [_client_json(client) for client in planned.clients],
     }
@@ -261,9 +285,12 @@ def _upgrade_text(planned: Plan, done: Upgraded) -> str:
         return f"the store has schema {done.target} already"
     steps = [f"  {version}: {summary}" for version, summary in planned.steps]
     if done.was_rehearsal:
-        head = f"schema {done.found} to {done.target}: every step ran on a copy; the store is as it was"
-        return "\n".join([head, *steps, f"its backup would be {planned.backup}"])
-    return "\n".join([f"upgraded from schema {done.found} to {done.target}", *steps, f"backup {done.backup}"])
+        where = "in a transaction that was undone" if planned.backup is None else "on a copy"
+        head = f"schema {done.found} to {done.target}: every step ran {where}; the store is as it was"
+        backup = [] if planned.backup is None else [f"its backup would be {planned.backup}"]
+        return "\n".join([head, *steps, *backup])
+    backup = [] if done.backup is None else [f"backup {done.backup}"]
+    return "\n".join([f"upgraded from schema {done.found} to {done.target}", *steps, *backup])
 
 
 def _restore_json(done: Restored, *, dry_run: bool) -> dict[str, Any]:

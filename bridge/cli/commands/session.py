@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -85,11 +85,12 @@ def list_(
     """List the sessions of this workspace
 
     The one touched last comes first. Outside any workspace these are the sessions without one. Workers' sessions
-    are left out unless --kind worker or --all asks for them.
+    are left out unless --kind worker or --all asks for them. Sessions that are damaged, or hold entries that this
+    Bridge does not read, are marked with the reason.
     """
     from bridge.cli.rendering import line_width
     from bridge.cli.standing import open_if_there, standpoint_of
-    from bridge.control.reading import SessionPage, session_details, session_page
+    from bridge.control.reading import SessionPage, session_details, session_page, unreadable_sessions
     from bridge.control.views import session_view
     from bridge.foundation.ids import short_session
 
@@ -99,16 +100,19 @@ def list_(
     kinds = tuple(kind) if kind else (() if all_ else ("chat",))
     with open_if_there(cli) as controller:
         page = SessionPage((), has_more=False)
+        unreadable: dict[str, dict[str, Any]] = {}
         if controller is not None:
             here = standpoint_of(cli)
             last = None if before is None else session_details(controller, here, before).session
             key = None if last is None else (last.updated_at, last.id)
             page = session_page(controller, here, everywhere=all_, kinds=kinds, limit=limit, before=key)
+            unreadable = unreadable_sessions(controller)
     found = list(page.sessions)
-    cli.output.emit(
-        [session_view(session) for session in found],
-        _listed(found, everywhere=all_, width=line_width(cli.output)) if found else None,
-    )
+    views = [
+        {**session_view(one), "readable": one.id not in unreadable, "unreadable": unreadable.get(one.id)}
+        for one in found
+    ]
+    cli.output.emit(views, _listed(found, unreadable, everywhere=all_, width=line_width(cli.output)) if found else None)
     if page.has_more:
         cli.output.status(f"there are more: --before {short_session(found[-1].id)}")
     if not found and before is None:
@@ -134,7 +138,7 @@ def show(
     return 0
 
 
-def _listed(sessions: list[Session], *, everywhere: bool, width: int) -> str:
+def _listed(sessions: list[Session], unreadable: dict[str, dict[str, Any]], *, everywhere: bool, width: int) -> str:
     from bridge.cli.rendering import MIN_TEXT_WIDTH, NARROW, cut, local_time, one_line, table, text_width
     from bridge.foundation.ids import short_entry, short_session
 
@@ -150,8 +154,19 @@ def _listed(sessions: list[Session], *, everywhere: bool, width: int) -> str:
         rows.append([*row, f"at {short_entry(session.active_entry_id)}"])
     starts = table(rows).split("\n")
     room = max(width - max(map(text_width, starts)) - 2, MIN_TEXT_WIDTH)
-    labels = [cut(one_line(session.label or ""), room) for session in sessions]
-    return table(list(zip(starts, labels, strict=True)))
+    words = [
+        cut(" ".join(filter(None, (_why_unreadable(unreadable.get(session.id)), one_line(session.label or "")))), room)
+        for session in sessions
+    ]
+    return table(list(zip(starts, words, strict=True)))
+
+
+def _why_unreadable(why: dict[str, Any] | None) -> str:
+    if why is None:
+        return ""
+    if "reason" in why:
+        return f"[set aside: {why['reason']}]"
+    return f"[unreadable: semantic schema {', '.join(map(str, why['found']))}]"
 
 
 def _shown(details: SessionDetails) -> str:

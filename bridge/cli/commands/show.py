@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 def show(
     cli: Cli,
     entry: Annotated[str, typer.Argument(help="Entry, as id, tail (9f3a.31), number, label; @ for the head.")],
+    *,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the exact stored payload, nothing else.")] = False,
 ) -> int:
     """Show an entry with its payload, stamp and hashes
 
@@ -28,6 +30,9 @@ def show(
 
     with open_existing(cli) as controller:
         details = read_entry(controller, standpoint_of(cli), entry)
+    if raw:
+        cli.output.write(details.entry.payload_text.encode())
+        return 0
     cli.output.emit(details.to_json(), _as_text(details))
     return 0
 

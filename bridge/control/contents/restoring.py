@@ -11,7 +11,7 @@ from bridge.control.contents.keeping import content_store
 from bridge.control.controller import Controller
 from bridge.control.standpoint import Standpoint, find_entry
 from bridge.conversations.forest import require_session
-from bridge.conversations.models import Entry
+from bridge.conversations.models import Entry, Record
 from bridge.conversations.references import require_entry
 from bridge.foundation.ids import split_entry_id
 from bridge.git.errors import GitError
@@ -82,7 +82,7 @@ def restore_files(controller: Controller, standpoint: Standpoint, entry: str, in
     return Restored(found, behind, made)
 
 
-def behind_entry(controller: Controller, connection: Connection, entry: Entry) -> Behind:
+def behind_entry(controller: Controller, connection: Connection, entry: Record) -> Behind:
     """Return what an entry's stamp knows about the files, and where their contents may be.
 
     Raises
@@ -116,7 +116,7 @@ def behind_entry(controller: Controller, connection: Connection, entry: Entry) -
     )
 
 
-def _state_of(connection: Connection, entry: Entry) -> RepositoryState:
+def _state_of(connection: Connection, entry: Record) -> RepositoryState:
     if entry.state_digest is None:
         reason = str(entry.stamp.unknown_reason)
         raise FilesUnknown(
@@ -133,7 +133,7 @@ def _state_of(connection: Connection, entry: Entry) -> RepositoryState:
 
 
 def _repository_of(
-    connection: Connection, entry: Entry, workspace: Workspace | None, state: RepositoryState
+    connection: Connection, entry: Record, workspace: Workspace | None, state: RepositoryState
 ) -> RepositoryLocation:
     """Return the repository of a stamp: at the session's checkout if that is there, else by its git directory."""
     if workspace is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, or_, select, update
+from sqlalchemy import Connection, Row, insert, or_, select, tuple_, update
 
 from bridge.control.delegations.model import (
     OPEN_STATUSES,
@@ -171,6 +171,7 @@ def list_delegations(
     plan_id: str | None = None,
     session_ids: Iterable[str] | None = None,
     open_only: bool = False,
+    before: Delegation | None = None,
     limit: int | None = None,
 ) -> list[Delegation]:
     """Return delegations in the order in which they were asked for, oldest first; with a limit the newest ones."""
@@ -181,6 +182,9 @@ def list_delegations(
         query = query.where(delegations.c.parent_session_id.in_(list(session_ids)))
     if open_only:
         query = query.where(delegations.c.status.in_([str(status) for status in OPEN_STATUSES]))
+    if before is not None:
+        place = tuple_(delegations.c.created_at, delegations.c.position, delegations.c.id)
+        query = query.where(place < (before.created_at, before.position, before.id))
     newest_first = query.order_by(
         delegations.c.created_at.desc(), delegations.c.position.desc(), delegations.c.id.desc()
     )

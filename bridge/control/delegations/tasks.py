@@ -16,9 +16,10 @@ from bridge.control.delegations.working import attempt_folder
 from bridge.control.errors import TaskAlreadyEnded, TaskAmbiguous, TaskNotFound
 from bridge.control.recording import RecordingTransaction
 from bridge.control.standpoint import Standpoint, find_session
-from bridge.conversations.paths import active_path
+from bridge.conversations.paths import active_path_ids
 from bridge.conversations.store import cursor_leaf, get_entry
 from bridge.foundation.ids import split_entry_id
+from bridge.foundation.texts import is_storable
 from bridge.git.worktrees import require_registered
 from bridge.storage.transaction import Connection
 from bridge.workspaces.models import Workspace, WorkspaceStatus
@@ -64,6 +65,8 @@ def find_task(connection: Connection, reference: str, *, session_id: str | None 
     TaskNotFound, TaskAmbiguous
         If it names none, or its beginning fits several ids.
     """
+    if not is_storable(reference):
+        return _only(reference, [])
     plan_id, slash, name = reference.partition("/")
     if slash:
         of_session = None if session_id is None else [session_id]
@@ -93,20 +96,24 @@ def list_tasks(
     plan_id: str | None = None,
     session_id: str | None = None,
     open_only: bool = False,
+    before: str | None = None,
     limit: int = DEFAULT_LIST_LIMIT,
 ) -> list[Delegation]:
-    """Return tasks, oldest first, the newest ``limit`` of them.
+    """Return tasks, oldest first, the newest ``limit`` of them; with ``before`` of those asked for before that one.
 
     With a session these are the tasks whose request lies on its active branch: what a conversation has left
     behind is not open there any more, and comes back when it goes back. A task whose turn has not come stands where
     its plan does.
     """
     with controller.store.read() as connection:
+        end = None if before is None else find_task(connection, before)
         if session_id is None:
-            return rows.list_delegations(connection, plan_id=plan_id, open_only=open_only, limit=limit)
-        path = {entry.id for entry in active_path(connection, session_id)}
+            return rows.list_delegations(connection, plan_id=plan_id, open_only=open_only, before=end, limit=limit)
+        path = active_path_ids(connection, session_id)
         sessions = {entry_id.rpartition("-")[0] for entry_id in path} | {session_id}
-        tasks = rows.list_delegations(connection, plan_id=plan_id, session_ids=sessions, open_only=open_only)
+        tasks = rows.list_delegations(
+            connection, plan_id=plan_id, session_ids=sessions, open_only=open_only, before=end
+        )
         return [task for task in tasks if _place_of(connection, task) in path][-limit:]
 
 

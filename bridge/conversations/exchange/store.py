@@ -9,12 +9,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select
 
 from bridge.conversations.models import ENTRY_FIELDS, Entry, NewSession
+from bridge.storage.longtexts import whole_payload
 from bridge.storage.prepared import Prepared
 from bridge.storage.tables import session_entries, sessions
 from bridge.storage.transaction import Transaction
 
 _E, _S = session_entries.c, sessions.c
-_COLUMNS: list[ColumnElement[Any]] = [_E["payload" if name == "payload_text" else name] for name in ENTRY_FIELDS]
+_COLUMNS: list[ColumnElement[Any]] = [*(_E[name] for name in ENTRY_FIELDS[:-1]), whole_payload()]
 #: Rows fetched at a time where a result is not loaded at once.
 _PAGE = 500
 

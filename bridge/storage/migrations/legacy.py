@@ -19,6 +19,7 @@ import orjson
 from bridge.foundation.clock import format_timestamp
 from bridge.foundation.hashing import ZERO_HASH, entry_hash, event_hash
 from bridge.foundation.ids import SAFE_ID, entry_id
+from bridge.foundation.outlines import outline_of_text
 from bridge.storage.prepared import DriverConnection
 
 #: ``external_source`` of entries that were events.
@@ -29,8 +30,12 @@ UNNAMED_KIND: Final = "provider.unknown"
 MAX_KIND_CHARACTERS: Final = 200
 #: Time of an event in a session in which no event has a readable one.
 NO_TIME: Final = "1970-01-01T00:00:00.000000Z"
+#: Longest JSON text, in bytes, that stays in its entry's row; longer ones become blobs.
+LONG_TEXT_BYTES: Final = 16 * 1024
 #: Rows that are written at a time.
 BATCH_ROWS: Final = 500
+#: Long texts that are held until they are written.
+BATCH_LONG_TEXTS: Final = 16
 
 _SEMANTIC_VERSION = 1
 _COLUMNS = ("session", "ordinal", "type", "json", "created_at")
@@ -126,7 +131,8 @@ def moved_events_digest(driver: DriverConnection) -> str:
     """Return the digest of the events as the entries hold them."""
     digest = _Digest()
     query = (
-        "SELECT e.session_id, e.external_id, e.kind, e.payload, e.created_at, l.original FROM session_entries e"
+        "SELECT e.session_id, e.external_id, e.kind, coalesce(e.payload, b.body), e.created_at, l.original"
+        " FROM session_entries e LEFT JOIN blobs b ON b.digest = e.blob_digest"
         " LEFT JOIN legacy_events l ON l.session_id = e.session_id AND l.entry_id = e.id"
         " WHERE e.external_source = ? ORDER BY e.session_id, e.sequence"
     )
@@ -176,6 +182,7 @@ class Move:
         self._moment = moment
         self._report = report
         self._entries: list[tuple[Any, ...]] = []
+        self._blobs: dict[str, tuple[str, int, str]] = {}
         self._audits: list[tuple[Any, ...]] = []
         self._originals: list[tuple[str, str, str]] = []
         self._taken: set[str] = set()
@@ -219,7 +226,7 @@ class Move:
             writer.add(event)
             self._digest.add(event)
             self._done += 1
-            if len(self._entries) >= BATCH_ROWS:
+            if len(self._entries) >= BATCH_ROWS or len(self._blobs) >= BATCH_LONG_TEXTS:
                 self._flush()
         last = writer.finish()
         label = (session.text or None) if facts.label is None and session_id != session.text else facts.label
@@ -244,8 +251,14 @@ class Move:
         return wanted
 
     def write(self, entry: tuple[Any, ...], audit: tuple[Any, ...], original: tuple[str, str, str] | None) -> None:
-        """Queue the rows of one entry."""
-        self._entries.append(entry)
+        """Queue the rows of one entry; its text goes elsewhere if it is long."""
+        *fields, payload_hash, entry_hash, payload = entry
+        kept: tuple[Any, ...] = None, None, None, payload
+        size = len(payload.encode())
+        if size > LONG_TEXT_BYTES:
+            self._blobs[payload_hash] = payload_hash, size, payload
+            kept = payload_hash, size, outline_of_text(payload), None
+        self._entries.append((*fields, payload_hash, entry_hash, *kept))
         self._audits.append(audit)
         if original is not None:
             self._originals.append(original)
@@ -255,6 +268,9 @@ class Move:
         return self._moment
 
     def _flush(self) -> None:
+        # The same text may have come before, in this lot or an earlier one.
+        self._driver.executemany(_INSERT_BLOB, [(*blob, blob[0]) for blob in self._blobs.values()])
+        self._blobs.clear()
         for statement, rows in (
             (_INSERT_ENTRY, self._entries),
             (_INSERT_AUDIT, self._audits),
@@ -265,10 +281,12 @@ class Move:
         self._report(self._done, self._total)
 
 
+_INSERT_BLOB = "INSERT INTO blobs SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM blobs WHERE digest = ?)"
 _INSERT_ENTRY = (
     "INSERT INTO session_entries (session_id, id, parent_entry_id, sequence, semantic_schema_version, kind,"
-    " context_visibility, unknown_reason, external_source, external_id, created_at, payload_hash, entry_hash, payload)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, 'unstamped', ?, ?, ?, ?, ?, ?)"
+    " context_visibility, unknown_reason, external_source, external_id, created_at, payload_hash, entry_hash,"
+    " blob_digest, payload_bytes, payload_outline, payload)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, 'unstamped', ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_AUDIT = (
     "INSERT INTO audit_events (chain_id, ordinal, event_type, created_at, event_hash, body) VALUES (?, ?, ?, ?, ?, ?)"

@@ -1,4 +1,4 @@
-"""Runs the revisions on one SQLite file, each in one transaction that is checked before it is committed."""
+"""Runs the revisions on one store, each in one transaction that is checked before it is committed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from sqlalchemy.pool import NullPool
 
 from bridge.foundation.errors import BridgeError
 from bridge.storage.engine import sqlite_engine
-from bridge.storage.errors import UpgradeFailed
+from bridge.storage.errors import RowRefused, UpgradeFailed
 from bridge.storage.migrations.legacy import events_digest
-from bridge.storage.prepared import DriverConnection, driver_of
+from bridge.storage.migrations.wholeness import MAX_SHOWN, flaw_of
+from bridge.storage.prepared import DriverConnection, driver_of, end_reading, stream, table_names
 from bridge.storage.transaction import typed_error
 
 _PACKAGE = Path(__file__).parent
 #: Digests (SHA-256, hex) of the files that make up the revisions; written by ``scripts/pin_revisions.py``.
 DIGESTS = _PACKAGE / "digests.json"
-#: Findings of a check that a message shows.
-_MAX_SHOWN = 5
 
 #: Told the step (the version it leads to), the rows done and the rows in all; 0 of 0 where there is nothing to count.
 Progress = Callable[[int, int, int], None]
@@ -67,7 +66,7 @@ def require_unaltered() -> None:
     changed = sorted(name for name in pinned.keys() | found.keys() if pinned.get(name) != found.get(name))
     if changed:
         raise UpgradeFailed(
-            f"The steps of the upgrade are not those that were shipped ({', '.join(changed[:_MAX_SHOWN])}). "
+            f"The steps of the upgrade are not those that were shipped ({', '.join(changed[:MAX_SHOWN])}). "
             "Nothing was touched.",
             hint="Install Bridge again.",
             details={"reason": "altered_revision", "files": changed},
@@ -81,7 +80,31 @@ def steps_between(found: int, target: int) -> list[Step]:
 
 
 def run_revisions(url: str, target: int, *, moment: str, progress: Progress) -> None:
-    """Bring a file from the version it has to a later one.
+    """Bring a file from the version it has to a later one. Raises as :func:`run_on`."""
+    engine = migration_engine(url)
+    try:
+        with engine.connect() as connection:
+            run_on(connection, target, moment=moment, progress=progress)
+    finally:
+        engine.dispose()
+
+
+def run_on(
+    connection: Connection,
+    target: int,
+    *,
+    moment: str,
+    progress: Progress,
+    after: Callable[[Connection], None] = lambda _connection: None,
+) -> None:
+    """Bring the store at a connection, which nobody else uses, from the version it has to a later one.
+
+    Each revision is a transaction of its own, unless the connection is in one: then all of them are part of it.
+
+    Parameters
+    ----------
+    after
+        Called inside each revision's transaction, after the revision and before it is checked.
 
     Raises
     ------
@@ -91,27 +114,22 @@ def run_revisions(url: str, target: int, *, moment: str, progress: Progress) -> 
     DatabaseBusy, DatabaseFailed
         If the database fails; likewise.
     """
-    engine = migration_engine(url)
+    run = _Run(connection, progress, after)
+    config = _config()
+    config.attributes.update(connection=connection, on_version_apply=run.check, report=run.report, moment=moment)
     try:
-        with engine.connect() as connection:
-            run = _Run(connection, progress)
-            config = _config()
-            config.attributes.update(
-                connection=connection, on_version_apply=run.check, report=run.report, moment=moment
-            )
-            try:
-                command.upgrade(config, str(target))
-            except BridgeError:
-                raise
-            except (ValueError, sqlite3.Error) as error:
-                raise run.failure("step_failed", str(error)) from error
-            except Exception as error:
-                told = typed_error(error)
-                if told is error:
-                    raise
-                raise told from error
-    finally:
-        engine.dispose()
+        command.upgrade(config, str(target))
+    except BridgeError:
+        raise
+    except (ValueError, sqlite3.Error) as error:
+        raise run.failure("step_failed", str(error)) from error
+    except Exception as error:
+        told = typed_error(error)
+        if told is error:
+            raise
+        if isinstance(told, RowRefused):
+            raise run.failure("step_failed", told.details["reason"]) from error
+        raise told from error
 
 
 def migration_engine(url: str) -> Engine:
@@ -136,27 +154,27 @@ def migration_engine(url: str) -> Engine:
 
 
 class _Run:
-    """Checks each revision before its commit: foreign keys, the file itself, and that no recorded row changed."""
+    """Checks each revision before its commit: the database is whole, and no recorded row changed."""
 
-    def __init__(self, connection: Connection, progress: Progress) -> None:
+    def __init__(self, connection: Connection, progress: Progress, after: Callable[[Connection], None]) -> None:
         self._connection = connection
         self._progress = progress
+        self._after = after
         self._driver = driver_of(connection)
         self._version = self._stored_version()
         self._digests = content_digests(self._driver)
+        if not connection.in_transaction():
+            end_reading(self._driver)
 
     def report(self, done: int, total: int) -> None:
         self._progress(self._version + 1, done, total)
 
     def check(self, **_facts: Any) -> None:
         """Check the open transaction of a revision; called by Alembic after the version was written."""
-        broken = self._driver.execute("PRAGMA foreign_key_check").fetchall()
-        if broken:
-            tables = sorted({str(row[0]) for row in broken})
-            raise self.failure("foreign_keys", f"{len(broken)} rows of {', '.join(tables)} refer to rows that are not")
-        found = [str(row[0]) for row in self._driver.execute("PRAGMA integrity_check").fetchall()]
-        if found != ["ok"]:
-            raise self.failure("integrity", "; ".join(found[:_MAX_SHOWN]))
+        self._after(self._connection)
+        flaw = flaw_of(self._driver)
+        if flaw is not None:
+            raise self.failure(flaw.reason, flaw.message)
         digests = content_digests(self._driver)
         for table, digest in self._digests.items():
             # A table that a revision moves elsewhere is compared by that revision, before it drops it.
@@ -184,14 +202,14 @@ def content_digests(driver: DriverConnection) -> dict[str, str]:
     Only what an entry or an event was written with counts. Columns that a later version derives are in tables of
     their own.
     """
-    tables = {row[0] for row in driver.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
+    tables = table_names(driver)
     digests = {}
     if "agent_events" in tables:
         digests["agent_events"] = events_digest(driver)
     for table, (columns, order) in _RECORDED.items():
         if table in tables:
             digest = hashlib.sha256()
-            for row in driver.execute(f"SELECT {columns} FROM {table} ORDER BY {order}"):  # noqa: S608 - constants
+            for row in stream(driver, f"SELECT {columns} FROM {table} ORDER BY {order}"):  # noqa: S608 - constants
                 digest.update(repr(row).encode(errors="surrogatepass"))
             digests[table] = digest.hexdigest()
     return digests
@@ -202,10 +220,11 @@ _RECORDED = {
         (
             "session_id, id, parent_entry_id, sequence, semantic_schema_version, kind, context_visibility,"
             " state_digest, unknown_reason, unknown_path, unknown_detail, observed_at, external_source, external_id,"
-            " created_at, payload_hash, entry_hash, payload"
+            " created_at, payload_hash, entry_hash, blob_digest, payload_bytes, payload_outline, payload"
         ),
         "session_id, sequence",
     ),
+    "blobs": ("digest, size, body", "digest"),
     "audit_events": ("chain_id, ordinal, event_type, created_at, event_hash, body", "chain_id, ordinal"),
     "legacy_events": ("session_id, entry_id, original", "session_id, entry_id"),
 }

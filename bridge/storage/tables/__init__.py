@@ -7,8 +7,15 @@ from sqlalchemy import Column, Table, Text
 from bridge.storage.tables.agents import agents
 from bridge.storage.tables.base import metadata
 from bridge.storage.tables.clients import clients
-from bridge.storage.tables.control import attempts, controllers, delegations, plans
+from bridge.storage.tables.control import (
+    attempts,
+    chat_agents,
+    controllers,
+    delegations,
+    plans,
+)
 from bridge.storage.tables.conversations import (
+    blobs,
     branch_cursors,
     entry_labels,
     legacy_events,
@@ -37,7 +44,9 @@ __all__ = [
     "agents",
     "attempts",
     "audit_events",
+    "blobs",
     "branch_cursors",
+    "chat_agents",
     "clients",
     "controllers",
     "delegations",

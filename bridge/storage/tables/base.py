@@ -49,13 +49,18 @@ def optional(name: str, kind: type[TypeEngine[Any]] = String) -> Column[Any]:
     return Column(name, _typed(kind))
 
 
-def partial_unique(name: str, *columns: str, where: str) -> Index:
-    """Declare a unique index over the rows for which a condition holds.
+def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """Declare an index over the rows for which a condition holds. It serves queries that name the same condition.
 
     The condition is only noted for PostgreSQL, see :func:`note_for_postgresql`: naming it here would import that
     dialect, 80 ms, on every start that works on SQLite.
     """
-    return Index(name, *columns, unique=True, sqlite_where=text(where), info={"where": where})
+    return Index(name, *columns, unique=unique, sqlite_where=text(where), info={"where": where})
+
+
+def partial_unique(name: str, *columns: str, where: str) -> Index:
+    """Declare a unique index over the rows for which a condition holds."""
+    return partial_index(name, *columns, where=where, unique=True)
 
 
 def note_for_postgresql(tables: MetaData = metadata) -> None:

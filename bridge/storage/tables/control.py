@@ -101,3 +101,22 @@ attempts = Table(
     ForeignKeyConstraint(["delegation_id"], ["delegations.id"], name="fk_attempts_delegation_id"),
     CheckConstraint("number >= 1", name="number"),
 )
+
+#: An agent process that a chat talks to, and the chat's own: what a killed chat left running is found by it.
+chat_agents = Table(
+    "chat_agents",
+    metadata,
+    # Also the owner of the running turn's cursor, and the marker in the agent's environment.
+    key("id"),
+    required("session_id"),
+    required("harness"),
+    required("host"),
+    required("owner_pid", Integer),
+    required("owner_start_time", Float),
+    # NULL until the process is known; it is found by its marker then.
+    optional("pid", Integer),
+    optional("process_start_time", Float),
+    optional("turn_id"),
+    required("started_at"),
+    Index("ix_chat_agents_session_id", "session_id"),
+)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -13,12 +15,23 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from bridge.storage.tables.base import key, metadata, optional, partial_unique, required
+from bridge.storage.tables.base import key, metadata, optional, partial_index, partial_unique, required
 
 #: An entry id is its session's id and its sequence, padded to six digits; the same text on every database.
 _ID_CHECK = (
     "id = session_id || '-' || CASE WHEN sequence < 1000000"
     " THEN substr(CAST(1000000 + sequence AS TEXT), 2) ELSE CAST(sequence AS TEXT) END"
+)
+
+#: Rows that say something about a whole path, however far up they lie: an entry whose parent is not the one recorded
+#: just before it, a kind whose word holds for all that follows, a version that no path may hold. Between them a path
+#: is an unbroken run of sequences, so its shape is known without reading it. Queries repeat the condition as it stands.
+#: Every append evaluates it, at 1 µs of some 57.
+WAYMARK_CONDITION = (
+    "parent_entry_id <> session_id || '-' || CASE WHEN sequence <= 1000000"
+    " THEN substr(CAST(999999 + sequence AS TEXT), 2) ELSE CAST(sequence - 1 AS TEXT) END"
+    " OR kind = 'model.changed' OR kind = 'effort.changed' OR kind = 'checkpoint' OR kind = 'compaction'"
+    " OR kind = 'worker.result' OR (semantic_schema_version <> 1 AND semantic_schema_version <> 2)"
 )
 
 #: One conversation. ``workspace_id`` and ``agent_id`` are values: the trees share no keys.
@@ -45,11 +58,38 @@ sessions = Table(
     Index("ix_sessions_parent_session_id", "parent_session_id"),
 )
 
+#: One long text, content-addressed: ``digest`` is the SHA-256 of its bytes, ``size`` their number. Never changed, and
+#: removed only when no entry refers to it.
+blobs = Table(
+    "blobs",
+    metadata,
+    key("digest"),
+    required("size", BigInteger),
+    required("body", Text),
+    CheckConstraint("length(digest) = 64", name="digest"),
+    CheckConstraint("size >= 0", name="size"),
+)
+#: The semantic version whose entries the index of other versions leaves out: the one that is written.
+_INDEXED_WITHOUT = 2
+#: The condition of that index.
+OTHER_VERSIONS = f"semantic_schema_version <> {_INDEXED_WITHOUT}"
+
+
+def other_versions(readable: Collection[int]) -> str:
+    """Return the condition under which a query for entries that are not readable may use the index.
+
+    Once the version that the index leaves out is not readable either, that is none, and a later schema needs another
+    index.
+    """
+    return OTHER_VERSIONS if _INDEXED_WITHOUT in readable else "true"
+
+
 #: One immutable entry. Triggers refuse UPDATE, DELETE and an INSERT over an existing key (``storage.ddl``).
 #:
 #: The key is (session, id); that ids are unique in the whole store follows from the check that derives
 #: them from session and sequence, and spares the hottest table an index. ``payload`` comes last so that
-#: listings never touch the overflow pages of a long one.
+#: listings never touch the overflow pages of one. It is NULL where the text is long (``storage.longtexts``): then
+#: ``blob_digest``, which is ``payload_hash``, leads to it, and the row has its size and its beginning.
 session_entries = Table(
     "session_entries",
     metadata,
@@ -70,7 +110,10 @@ session_entries = Table(
     required("created_at"),
     required("payload_hash"),
     required("entry_hash"),
-    required("payload", Text),
+    optional("blob_digest"),
+    optional("payload_bytes", BigInteger),
+    optional("payload_outline", Text),
+    optional("payload", Text),
     UniqueConstraint("session_id", "sequence", name="uq_session_entries_session_id_sequence"),
     ForeignKeyConstraint(["session_id"], ["sessions.id"], name="fk_session_entries_session_id"),
     ForeignKeyConstraint(
@@ -78,6 +121,7 @@ session_entries = Table(
         ["session_entries.session_id", "session_entries.id"],
         name="fk_session_entries_parent",
     ),
+    ForeignKeyConstraint(["blob_digest"], ["blobs.digest"], name="fk_session_entries_blob_digest"),
     CheckConstraint("sequence >= 0", name="sequence"),
     CheckConstraint(_ID_CHECK, name="id"),
     CheckConstraint("(sequence = 0) = (parent_entry_id IS NULL)", name="root"),
@@ -86,7 +130,18 @@ session_entries = Table(
     CheckConstraint("(state_digest IS NULL) <> (unknown_reason IS NULL)", name="stamp"),
     CheckConstraint("(external_id IS NULL) = (external_source IS NULL)", name="external_id"),
     CheckConstraint("length(entry_hash) = 64 AND length(payload_hash) = 64", name="hashes"),
+    CheckConstraint("(payload IS NULL) = (blob_digest IS NOT NULL)", name="payload"),
+    CheckConstraint("blob_digest IS NULL OR blob_digest = payload_hash", name="blob_digest"),
+    CheckConstraint(
+        "(blob_digest IS NULL) = (payload_bytes IS NULL) AND (blob_digest IS NULL) = (payload_outline IS NULL)",
+        name="payload_outline",
+    ),
+    partial_index("ix_session_entries_blob_digest", "blob_digest", where="blob_digest IS NOT NULL"),
     Index("ix_session_entries_parent", "session_id", "parent_entry_id"),
+    partial_index("ix_session_entries_waymarks", "session_id", "sequence", where=WAYMARK_CONDITION),
+    # What the current contract did not write: nothing in most stores, so appends do not pay for it, and who looks for
+    # entries that cannot be read does not go through all of them.
+    partial_index("ix_session_entries_other_versions", "semantic_schema_version", "session_id", where=OTHER_VERSIONS),
     partial_unique(
         "uq_session_entries_external_id",
         "session_id",

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
-from contextlib import closing
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from bridge.control.controller import Controller
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.conversations.paths import ancestors, parent_of
 from bridge.foundation.clock import SystemClock
 from bridge.foundation.config import load_settings
+from tests.conftest import settings_here
+from tests.databases import behind
+
+pytestmark = pytest.mark.usefixtures("database_url")
 
 
 @pytest.fixture
@@ -291,12 +294,10 @@ def test_fc_07_an_edited_prompt_leaves_the_old_path_open(here, session, say):
     assert not any(branch["active"] for branch in here.json("branches", session))
 
 
-def rewrite_version(home, entry_id: str, version: int) -> None:
+def rewrite_version(entry_id: str, version: int) -> None:
     """Do what no command does: alter a recorded row, as a newer Bridge would have written it."""
-    with closing(sqlite3.connect(home / "bridge.db")) as connection:
-        connection.execute("DROP TRIGGER session_entries_no_update")
+    with behind(make_url(settings_here().database_url)) as connection:
         connection.execute("UPDATE session_entries SET semantic_schema_version = ? WHERE id = ?", (version, entry_id))
-        connection.commit()
 
 
 def test_an_unsupported_version_fails_closed_where_meaning_is_asked_for(here, bridge_home, session, say):
@@ -305,7 +306,7 @@ def test_an_unsupported_version_fails_closed_where_meaning_is_asked_for(here, br
     say(session, "side", "--parent", "1")
     sibling = here.json("session", "new")["id"]
     say(sibling, "healthy")
-    rewrite_version(bridge_home, future, 3)
+    rewrite_version(future, 3)
 
     refused = here("context", session, "--json")
     error = refused.error()
@@ -330,7 +331,7 @@ def test_an_unsupported_version_fails_closed_where_meaning_is_asked_for(here, br
 
 def test_version_1_is_read_and_shown(here, bridge_home, session, say):
     old = say(session, "from before")
-    rewrite_version(bridge_home, old, 1)
+    rewrite_version(old, 1)
     assert here.json("show", old)["readable"] is True
     assert "from before" in here("log", session).ok().stdout
 

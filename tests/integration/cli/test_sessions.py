@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 
 def bytes_below(folder: Path) -> dict[str, tuple[int, bytes]]:
     """Every file and link below a folder with its mode and content."""
@@ -155,12 +157,16 @@ def test_at_is_the_session_touched_last_in_this_workspace(here, bridge, session,
         ("diff", "@"),
     ],
 )
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+@pytest.mark.one_database("on a server the tests begin with a store")
 def test_without_a_store_nothing_is_found_and_none_is_made(here, bridge_home, words):
     refused = here(*words, "--json")
     assert refused.error()["code"] == "session_not_found"
     assert not bridge_home.exists()
 
 
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+@pytest.mark.one_database("on a server the tests begin with a store")
 def test_without_a_store_lists_are_empty(here, bridge_home):
     assert here.json("session", "list") == []
     assert here.json("status", "--check") == []

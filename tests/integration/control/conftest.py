@@ -25,11 +25,11 @@ from bridge.conversations.paths import active_path
 from bridge.conversations.references import require_entry
 from bridge.conversations.store import get_head
 from bridge.foundation.clock import SystemClock
-from bridge.foundation.config import load_settings
 from bridge.git.repository import discover
 from bridge.integrity.store import iterate_events
 from bridge.workspaces.models import Workspace
 from bridge.workspaces.registration import register
+from tests.conftest import settings_here
 
 #: No run of a test's plan takes this long; it is a bound, not an expectation.
 BOUND_SECONDS = 100.0
@@ -195,8 +195,7 @@ def _toml(value: Any) -> str:
 
 @pytest.fixture
 def controller(bridge_home: Path) -> Iterator[Controller]:
-    settings = load_settings({"BRIDGE_HOME": str(bridge_home)})
-    with Controller(settings, clock=SystemClock(), environment=os.environ) as opened:
+    with Controller(settings_here(), clock=SystemClock(), environment=os.environ) as opened:
         yield opened
 
 
@@ -211,8 +210,7 @@ def another_controller(bridge_home: Path) -> Iterator[Callable[[], Controller]]:
     opened: list[Controller] = []
 
     def open_another() -> Controller:
-        settings = load_settings({"BRIDGE_HOME": str(bridge_home)})
-        opened.append(Controller(settings, clock=SystemClock(), environment=os.environ))
+        opened.append(Controller(settings_here(), clock=SystemClock(), environment=os.environ))
         return opened[-1]
 
     yield open_another

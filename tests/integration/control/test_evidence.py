@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 from typing import Any
 
 import pytest
@@ -21,6 +20,9 @@ from bridge.control.errors import (
 )
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.semantics.errors import UnsupportedSemanticVersion
+from tests.databases import behind
+
+pytestmark = pytest.mark.usefixtures("database_url")
 
 #: Computes from the bytes of the file and from those that stand in the request itself.
 READER = """
@@ -123,13 +125,8 @@ def make_reference(world: Any, session_id: str, case: str) -> str:
             return record_result(world, session_id, status="invalid")
     reference = record_result(world, session_id)
     # Append-only by trigger: a newer program's row is made by writing it as that one would have.
-    with sqlite3.connect(world.controller.settings.home / "bridge.db") as database:
-        triggers = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-        for name, _ in triggers:
-            database.execute(f"DROP TRIGGER {name}")
+    with behind(world.controller.store.url) as database:
         database.execute("UPDATE session_entries SET semantic_schema_version = 3 WHERE id = ?", (reference,))
-        for _, statement in triggers:
-            database.execute(statement)
     return reference
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import pytest
 
 from bridge.conversations.errors import SessionNotFound
 from bridge.conversations.models import NewSession
 from bridge.lineage.errors import LineageCycle
+from tests.databases import raw_connection
+
+pytestmark = pytest.mark.usefixtures("database_url")
 
 
 def test_a_parent_whose_line_was_tied_into_a_circle_is_refused(controller):
@@ -16,12 +17,11 @@ def test_a_parent_whose_line_was_tied_into_a_circle_is_refused(controller):
     second = controller.recorder.create_session(
         NewSession(parent_session_id=first.id, parent_relation="continued"),
     )
-    with sqlite3.connect(str(controller.store.url.database)) as behind:
-        behind.execute(
+    with raw_connection(controller.store.url) as connection:
+        connection.execute(
             "UPDATE sessions SET parent_session_id = ?, parent_relation = 'continued' WHERE id = ?",
             (second.id, first.id),
         )
-    behind.close()
     with pytest.raises(LineageCycle):
         controller.recorder.create_session(NewSession(parent_session_id=second.id, parent_relation="continued"))
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from sqlalchemy.engine import URL
 
 from bridge.control.controller import Controller
 from bridge.control.delegations import recovery
@@ -23,6 +22,9 @@ from bridge.control.delegations.tasks import request_cancel
 from bridge.integrity.chain import verify_chain
 from bridge.process.environment import child_environment
 from bridge.process.identity import Marker, marked_processes
+from tests.databases import raw_connection
+
+pytestmark = pytest.mark.usefixtures("database_url")
 
 ROOT = Path(__file__).parents[3]
 #: Runs a plan as another process would; ``stop_at`` names a step before which it waits to be killed.
@@ -75,9 +77,10 @@ anyio.run(partial(run_plan, controller, workspace, request_of(plan)))
 
 
 @pytest.fixture
-def killed_run(world: Any, tmp_path: Path, bridge_home: Path) -> Iterator[Callable[..., None]]:
+def killed_run(world: Any, tmp_path: Path) -> Iterator[Callable[..., None]]:
     """Return a function that runs a plan in another process, kills that once a file is there, and returns then."""
     started: list[subprocess.Popen[bytes]] = []
+    url = world.controller.store.url
     world.controller.close()
 
     def run(text: str, *, stop_at: str = "-", when: Path | None = None) -> None:
@@ -93,7 +96,7 @@ def killed_run(world: Any, tmp_path: Path, bridge_home: Path) -> Iterator[Callab
 
         def is_there() -> bool:
             assert process.poll() is None, "the run ended before it could be killed"
-            return awaited.exists() and (when is None or is_pid_noted(bridge_home))
+            return awaited.exists() and (when is None or is_pid_noted(url))
 
         world.eventually(is_there, 60)
         process.send_signal(signal.SIGKILL)
@@ -105,8 +108,8 @@ def killed_run(world: Any, tmp_path: Path, bridge_home: Path) -> Iterator[Callab
         process.wait()
 
 
-def is_pid_noted(home: Path) -> bool:
-    with closing(sqlite3.connect(f"file:{home / 'bridge.db'}?mode=ro", uri=True)) as database:
+def is_pid_noted(url: URL) -> bool:
+    with raw_connection(url) as database:
         return bool(database.execute("SELECT count(*) FROM attempts WHERE pid IS NOT NULL").fetchone()[0])
 
 

@@ -17,6 +17,8 @@ from bridge.control.errors import DuplicateTask, ReferenceInvalidResult
 from bridge.conversations.models import EntryDraft
 from bridge.process.identity import Marker, marked_processes
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 SCHEMA = {
     "type": "object",
     "required": ["count"],

@@ -13,6 +13,8 @@ from bridge.rpc.methods import METHODS
 from bridge.rpc.roles import Caller, Role
 from tests.rpcclient import exchange
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 PLAN = """
 [[worker]]
 id = "one"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from bridge.control.recalling import recall
@@ -15,7 +12,9 @@ from bridge.conversations.errors import SessionNotFound, SessionQuarantined
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.integrity.chain import verify_chain
-from bridge.storage.ddl import trigger_statements
+from tests.databases import behind, raw_connection
+
+pytestmark = pytest.mark.usefixtures("database_url")
 
 
 def say(controller, session_id, text, **where):
@@ -35,13 +34,8 @@ def sessions(controller):
 
 def damage(controller, *statements: str) -> None:
     """Do by hand what neither Bridge nor its triggers would let happen."""
-    with closing(sqlite3.connect(str(controller.store.url.database), isolation_level=None)) as connection:
-        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-            connection.execute(f"DROP TRIGGER {name}")
-        connection.execute("PRAGMA ignore_check_constraints=ON")
+    with behind(controller.store.url) as connection:
         for statement in statements:
-            connection.execute(statement)
-        for statement in trigger_statements():
             connection.execute(statement)
 
 
@@ -94,7 +88,7 @@ def test_a_damaged_session_is_set_aside_and_its_sibling_goes_on(controller, sess
     assert check_store(controller) == found
     with controller.store.read() as connection:
         events = connection.exec_driver_sql(
-            "SELECT count(*) FROM audit_events WHERE chain_id = ? AND event_type = 'session.quarantined'", (damaged,)
+            f"SELECT count(*) FROM audit_events WHERE chain_id = '{damaged}' AND event_type = 'session.quarantined'"
         ).scalar()
         assert events == 1
         assert verify_chain(connection, damaged).is_valid
@@ -137,12 +131,13 @@ def test_a_sound_store_is_not_written_to(controller, sessions):
 
 def test_a_missing_guard_and_a_dangling_row_are_named(controller, sessions):
     session_id = sessions[0]
-    with closing(sqlite3.connect(str(controller.store.url.database), isolation_level=None)) as connection:
-        connection.execute("DROP TRIGGER session_entries_no_update")
-        connection.execute("INSERT INTO entry_labels VALUES (?, 'x', ?, '2026')", (session_id, f"{session_id}-000077"))
+    is_file = controller.store.database == "sqlite"
+    damage(controller, f"INSERT INTO entry_labels VALUES ('{session_id}', 'x', '{session_id}-000077', '2026')")
+    with raw_connection(controller.store.url) as connection:
+        connection.execute("DROP TRIGGER session_entries_no_update" + ("" if is_file else " ON session_entries"))
     found = check_store(controller)
     assert [(problem.code, problem.subject) for problem in found.problems] == [
-        ("dangling", "entry_labels row 1"),
+        ("dangling", "entry_labels row 1" if is_file else "entry_labels"),
         ("trigger_missing", "session_entries_no_update"),
     ]
     assert found.quarantined == ()
@@ -158,6 +153,8 @@ def test_a_session_that_never_was_is_not_found(controller, sessions):
     ["DELETE FROM recall_documents", "UPDATE recall_index_data SET block = x'00ff'"],
     ids=["places", "pages"],
 )
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+@pytest.mark.one_database("there is no search index on PostgreSQL")
 def test_fc_61_a_damaged_search_index_is_named_dropped_and_built_anew(controller, sessions, statement):
     session_id = sessions[0]
     assert len(recall(controller, Standpoint(), session_id, "two").hits) == 1

@@ -61,7 +61,7 @@ def test_fc_06_a_fork_shares_what_came_before_and_nothing_after(forest):
     assert forest.texts(s) == ["u1", "a1", "u2", "a2", "u3", "a3"]
     with forest.store.read() as connection:
         assert paths.active_path(connection, fork.id)[:2] == said[:2]
-        root = store.get_entry_at(connection, fork.id, 0)
+        root = store.get_listed_at(connection, fork.id, 0)
         assert root.payload == {"forked_from": {"entry_id": said[1].id, "entry_hash": said[1].entry_hash}}
         assert paths.belongs_to_session(connection, fork.id, said[0].id)
         assert paths.lies_on_active_path(connection, fork.id, said[1].id)

@@ -13,15 +13,14 @@ import pytest
 from bridge.control.controller import Controller
 from bridge.control.standpoint import Standpoint
 from bridge.foundation.clock import SystemClock
-from bridge.foundation.config import load_settings
 from bridge.rpc.roles import Caller, Role
+from tests.conftest import settings_here
 from tests.rpcclient import exchange
 
 
 @pytest.fixture
 def controller(bridge_home: Any) -> Iterator[Controller]:
-    settings = load_settings({"BRIDGE_HOME": str(bridge_home)})
-    with Controller(settings, clock=SystemClock(), environment=os.environ) as opened:
+    with Controller(settings_here(), clock=SystemClock(), environment=os.environ) as opened:
         yield opened
 
 

@@ -62,6 +62,9 @@ class Scene:
         await asyncio.Event().wait()
         return {}
 
+    async def start(self, call: Any, params: Named) -> dict[str, Any]:
+        return await asyncio.get_running_loop().run_in_executor(None, self.block, call, params)
+
     def gate(self, name: str) -> threading.Event:
         return self.gates.setdefault(name, threading.Event())
 
@@ -69,6 +72,7 @@ class Scene:
         made = {}
         for mode in (Mode.READ, Mode.CHANGE, Mode.ACT):
             made[f"test/{mode}"] = Method(f"test/{mode}", "", Named, {}, self.block, EVERYONE, (), mode)
+        made["test/start"] = Method("test/start", "", Named, {}, self.start, EVERYONE, (), Mode.START)
         made["test/wait"] = Method("test/wait", "", Named, {}, self.wait, EVERYONE, (), Mode.WAIT)
         return made
 
@@ -156,7 +160,7 @@ async def test_a_change_that_waits_is_cancelled_and_the_next_still_waits_its_tur
     assert scene.done == ["one", "three"]
 
 
-@pytest.mark.parametrize("mode", ["change", "act"])
+@pytest.mark.parametrize("mode", ["change", "act", "start"])
 async def test_a_change_that_has_begun_is_finished_and_says_so(scene, mode):
     scene.connect()
     await scene.send(mode, "one", meta={"deadline_ms": 20})
@@ -367,3 +371,15 @@ async def test_a_large_message_is_read_without_holding_up_the_loop(scene):
     await scene.send("read", "n" * 400_000, id=1)
     await scene.connection.drain()
     assert len(scene.answers[0]["result"]["name"]) == 400_000
+
+
+async def test_a_result_has_a_limit(scene, monkeypatch):
+    scene.connect()
+    scene.open_at_once = True
+    monkeypatch.setattr("bridge.rpc.messages.MAX_RESULT_BYTES", len(b'{"name":"1234"}'))
+    for name in ("1234", "12345"):
+        await scene.send("read", name)
+    await scene.connection.drain()
+    told = {one["id"]: one for one in scene.answers}
+    assert "result" in told["1234"]
+    assert told["12345"]["error"]["data"]["code"] == "result_too_large"

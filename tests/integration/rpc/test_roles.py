@@ -116,6 +116,7 @@ FAILS = {
     "events/unsubscribe": ("subscription_not_found", {"subscription"}),
     "agents/show": ("agent_not_found", {"agent"}),
     "workspaces/relink": ("relink_refused", set()),
+    "sessions/import": ("transcript_invalid", {"text"}),
     "delegations/discard": (None, {"task"}),
 }
 

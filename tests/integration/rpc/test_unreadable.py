@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from bridge.control.upkeep import check_store
 from bridge.conversations.models import EntryDraft, NewSession
+from tests.databases import behind
+
+pytestmark = pytest.mark.usefixtures("database_url")
 
 READERS = ["sessions/show", "sessions/log", "sessions/tree", "sessions/context", "integrity/root"]
 #: Readers that need the meaning of the entries, not their rows alone.
@@ -25,7 +25,7 @@ def spoken(controller):
 
 
 def change(controller, *statements):
-    with closing(sqlite3.connect(str(controller.store.url.database), isolation_level=None)) as connection:
+    with behind(controller.store.url) as connection:
         for statement in statements:
             connection.execute(statement)
 
@@ -44,7 +44,6 @@ def test_an_entry_of_an_unknown_version(call, controller, spoken, method):
     damaged, sibling = spoken
     change(
         controller,
-        "DROP TRIGGER session_entries_no_update",
         f"UPDATE session_entries SET semantic_schema_version = 9 WHERE id = '{damaged}-000001'",
     )
     if method in OF_MEANING:

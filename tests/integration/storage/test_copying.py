@@ -19,7 +19,7 @@ from bridge.storage.store import Store
 from bridge.storage.tables import audit_events, manifest_pages, workspaces
 from bridge.workspaces.store import save_state
 
-TEXTS = ["plain", "ümlaut  日本 🎉", "tab\tand\nline", "quote ' \" \\ %s %(x)s ?", "\x00 and \x1f"]
+TEXTS = ["plain", "ümlaut  日本 🎉", "tab\tand\nline", "quote ' \" \\ %s %(x)s ?", "\x00 and \x1f", "long …" * 5000]
 
 
 @pytest.fixture

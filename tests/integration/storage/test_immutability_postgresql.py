@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from bridge.storage.ddl import IMMUTABLE_TABLES
+from bridge.storage.ddl import IMMUTABLE_TABLES, REMOVABLE
 from bridge.storage.ddl_postgresql import APPLICATION_ROLE
 from bridge.storage.errors import RowRefused
 from bridge.storage.store import Store
@@ -78,6 +78,8 @@ def test_the_roles_privileges_are_what_bridge_needs_and_no_more(raw, table):
     }
     if table == "schema_version":
         assert held == {"SELECT"}
+    elif table in REMOVABLE:
+        assert held == {"SELECT", "INSERT", "DELETE"}
     elif table in IMMUTABLE_TABLES:
         assert held == {"SELECT", "INSERT"}
     else:

@@ -10,14 +10,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, inspect
 
+from bridge.conversations.soundness import check_sessions
+from bridge.conversations.store import iterate_entries
 from bridge.integrity.chain import verify_session
+from bridge.storage.longtexts import LONG_TEXT_BYTES
 from bridge.storage.migrations import running
 from bridge.storage.migrations.legacy import normalized_time
 from bridge.storage.schema_version import SCHEMA_VERSION
 from bridge.storage.store import Store
 from bridge.storage.upgrading import plan, upgrade
+from tests.structures import file_structure as structure
 
 pytestmark = pytest.mark.one_database("no older schema was ever on PostgreSQL")
 
@@ -36,42 +39,6 @@ def lay(database: Path, version: int) -> Path:
 
 def bring_up(database: Path, **options):
     return upgrade(database, moment=MOMENT, timeout_seconds=1, **options)
-
-
-def structure(database: Path) -> dict:
-    """Everything about a store's structure: columns, keys, indexes, checks, triggers, options; by reflection."""
-    found: dict = {}
-    engine = create_engine(f"sqlite:///{database}")
-    reflected = inspect(engine)
-    with closing(sqlite3.connect(database)) as connection:
-        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        for name in names:
-            # Constraints stand in no particular order, columns do.
-            found["columns", name] = connection.execute(f"PRAGMA table_xinfo({name})").fetchall()
-            found["references", name] = sorted(
-                (row[2:], str(row[1])) for row in connection.execute(f"PRAGMA foreign_key_list({name})")
-            )
-            if not name.startswith("recall_index") and name != "schema_version":
-                found["checks", name] = sorted((c["name"], c["sqltext"]) for c in reflected.get_check_constraints(name))
-                found["uniques", name] = sorted(
-                    (u["name"], u["column_names"]) for u in reflected.get_unique_constraints(name)
-                )
-                found["key", name] = reflected.get_pk_constraint(name)
-                found["foreign keys", name] = sorted(str(key) for key in reflected.get_foreign_keys(name))
-            for row in connection.execute(f"PRAGMA index_list({name})").fetchall():
-                columns = connection.execute(f"PRAGMA index_xinfo({row[1]})").fetchall()
-                found["index", name, row[1]] = (row[2:], columns)
-        query = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL"
-        for kind, name, table, sql in connection.execute(query):
-            if kind in ("trigger", "index", "view"):
-                found[kind, name] = (table, " ".join(sql.split()))
-            else:
-                found["options", name] = sql.rpartition(")")[2].split() if "VIRTUAL" not in sql else sql.split()
-        found["pragmas"] = [
-            connection.execute(f"PRAGMA {name}").fetchone() for name in ("journal_mode", "encoding", "user_version")
-        ]
-    engine.dispose()
-    return found
 
 
 @pytest.fixture
@@ -248,6 +215,34 @@ def test_a_hundred_thousand_events_move(database):
 
 
 # What protects a step
+
+
+@pytest.mark.parametrize("size", [LONG_TEXT_BYTES, LONG_TEXT_BYTES + 1])
+def test_long_events_move_to_where_long_texts_are_kept(database, size):
+    lay(database, 5)
+    long = json.dumps({"text": "x" * (size - len('{"text": ""}'))})
+    rows = [("long", ordinal, "user.message", long, MOMENT) for ordinal in range(40)]
+    rows.append(("other", 1, "tool.completed", long, MOMENT))
+    with closing(sqlite3.connect(database)) as connection:
+        for session in ("long", "other"):
+            connection.execute("INSERT INTO agent_sessions (session, created_at) VALUES (?, ?)", (session, MOMENT))
+        connection.executemany(
+            "INSERT INTO agent_events (session, ordinal, type, json, created_at) VALUES (?, ?, ?, ?, ?)", rows
+        )
+        connection.commit()
+    bring_up(database)
+    is_long = size > LONG_TEXT_BYTES
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (int(is_long),)
+        (inline,) = connection.execute(
+            "SELECT count(payload) FROM session_entries WHERE session_id IN ('long', 'other') AND sequence > 0"
+        ).fetchone()
+        assert inline == (0 if is_long else 41)
+    with Store.open(f"sqlite:///{database}") as store, store.read() as connection:
+        assert [entry.payload_text for entry in iterate_entries(connection, "long")][1:] == [long] * 40
+        assert verify_session(connection, "long").is_valid
+        assert verify_session(connection, "other").is_valid
+        assert list(check_sessions(connection)) == []
 
 
 def test_shipped_revisions_are_pinned():

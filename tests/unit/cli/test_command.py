@@ -11,10 +11,11 @@ from typing import Annotated, Literal
 import pytest
 import typer
 
-from bridge.cli import main as main_module
+from bridge.cli import line as line_module
 from bridge.cli.command import command, exit_statuses
 from bridge.cli.context import Cli
 from bridge.cli.errors import UsageInvalid
+from bridge.cli.main import main
 from bridge.cli.registry import CommandSpec, GroupSpec
 
 
@@ -54,10 +55,10 @@ def run(monkeypatch, capsys, bridge_home):
     spec = CommandSpec("show", "Show an entry", "made_up:show")
     lost = CommandSpec("lost", "Not there", "no_such_module:lost")
     specs = (spec, GroupSpec("group", "A group", (spec,)), lost)
-    monkeypatch.setattr(main_module, "root_command", lambda build=main_module.root_command: build(specs))
+    monkeypatch.setattr(line_module, "root_command", lambda build=line_module.root_command: build(specs))
 
     def invoke(*words):
-        status = main_module.main(list(words))
+        status = main(list(words))
         captured = capsys.readouterr()
         return status, captured.out, captured.err
 

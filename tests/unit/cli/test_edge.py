@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def run(raised: BaseException | None, *, as_json: bool = False, words=()) -> tup
             raise raised
         return 1
 
-    return exit_status_for(command, output=output, words=words), stderr.getvalue()
+    return exit_status_for(command, output=output, words=words, environment=os.environ), stderr.getvalue()
 
 
 def test_the_commands_own_status_is_kept():

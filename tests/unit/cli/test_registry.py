@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
+from pathlib import Path
 
 import pytest
 
 import bridge.cli.commands
-from bridge.cli.main import LazyCommand, load_function
-from bridge.cli.registry import COMMANDS, GroupSpec
+from bridge.cli.line import LazyCommand, load_function
+from bridge.cli.registry import COMMANDS, RESIDENT, GroupSpec
 
 
 def commands_of(specs=COMMANDS, path=()):
@@ -56,8 +57,17 @@ def test_the_line_is_the_docstrings_first(words, spec):
 
 @pytest.mark.parametrize(("words", "spec"), EVERY)
 def test_every_option_is_explained(words, spec):
-    command = LazyCommand(spec).load()
+    command = LazyCommand(spec).command
     for parameter in command.params:
         assert parameter.help, f"{' '.join(words)}: {parameter.name} has no help"
     options = {option for parameter in command.params for option in parameter.opts}
     assert {"--json", "--quiet", "--verbose"} <= options
+
+
+def test_a_command_for_the_controller_goes_by_nothing_of_the_process():
+    """Many run in one process there, each with the streams, the folder and the variables of its client."""
+    modules = {spec.target.partition(":")[0] for path, spec in commands_of() if " ".join(path) in RESIDENT}
+    for name in modules:
+        text = Path(bridge.cli.commands.__path__[0], f"{name}.py").read_text(encoding="utf-8")
+        for word in ("sys.stdin", "sys.stdout", "sys.stderr", "os.environ", "Path.cwd", "os.getcwd", "print("):
+            assert word not in text, f"{name} uses {word}"

@@ -63,3 +63,24 @@ def test_the_fixed_clock_moves_by_its_step_alone() -> None:
         "2026-01-02T00:00:00.500000Z",
     ]
     assert [clock.monotonic(), clock.monotonic()] == [0.5, 1.0]
+
+
+def test_a_clocks_timestamp_is_its_time_in_the_one_form() -> None:
+    clock = SystemClock()
+    for _ in range(3):
+        before, text, after = clock.now(), clock.timestamp(), clock.now()
+        assert format_timestamp(before) <= text <= format_timestamp(after)
+        assert format_timestamp(parse_timestamp(text)) == text
+    fixed = FixedClock(datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC))
+    assert [fixed.timestamp(), fixed.timestamp()] == ["2026-01-02T03:04:05.000006Z", "2026-01-02T03:04:06.000006Z"]
+
+
+def test_a_timestamp_follows_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([1_767_323_045_999_999_999, 1_767_323_046_000_000_001, 1_767_323_046_000_001_000])
+    monkeypatch.setattr("bridge.foundation.clock.time.time_ns", lambda: next(times))
+    clock = SystemClock()
+    assert [clock.timestamp() for _ in range(3)] == [
+        "2026-01-02T03:04:05.999999Z",
+        "2026-01-02T03:04:06.000000Z",
+        "2026-01-02T03:04:06.000001Z",
+    ]

@@ -116,3 +116,40 @@ def test_a_snapshot_limit_that_is_no_number_of_bytes_is_refused(home: Path, valu
     (home / "config.toml").write_text(f"snapshot_limit_bytes = {value}\n")
     with pytest.raises(InvalidConfiguration, match="snapshot_limit_bytes must be a positive whole number"):
         load_settings({"BRIDGE_HOME": str(home)})
+
+
+def test_harnesses_are_read_from_tables(home: Path) -> None:
+    (home / "config.toml").write_text(
+        'chat_harness = "mine"\n[harness.mine]\ncommand = ["a", "--acp"]\nenv = {X = "1"}\ncapabilities = ["fs"]\n'
+        '[harness.bare]\ncommand = ["b"]\n'
+    )
+    settings = load_settings({"BRIDGE_HOME": str(home)})
+
+    assert settings.chat_harness == "mine"
+    assert settings.harness["mine"].command == ("a", "--acp")
+    assert settings.harness["mine"].env == {"X": "1"}
+    assert settings.harness["mine"].capabilities == frozenset({"fs"})
+    assert settings.harness["bare"].capabilities is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "harness = 3",
+        "[harness]",
+        "[harness.x]",
+        '[harness.x]\ncommand = "a b"',
+        "[harness.x]\ncommand = []",
+        '[harness.x]\ncommand = ["a", 3]',
+        '[harness.x]\ncommand = ["a"]\nenv = {X = 1}',
+        '[harness.x]\ncommand = ["a"]\ncapabilities = ["fly"]',
+        '[harness.x]\ncommand = ["a"]\nshell = true',
+        '[harness."../x"]\ncommand = ["a"]',
+        "chat_harness = 3",
+        'chat_harness = "a b"',
+    ],
+)
+def test_a_harness_that_cannot_be_is_refused(home: Path, content: str) -> None:
+    (home / "config.toml").write_text(content)
+    with pytest.raises(InvalidConfiguration, match="harness"):
+        load_settings({"BRIDGE_HOME": str(home)})

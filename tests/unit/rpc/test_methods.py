@@ -22,7 +22,7 @@ EXPECTED = {
     *("$/cancel", "admin/ping", "admin/status", "admin/doctor", "admin/database", "admin/check", "admin/usage"),
     *(f"sessions/{verb}" for verb in ("new", "list", "show", "append", "goto", "label", "fork", "log", "tree")),
     *(f"sessions/{verb}" for verb in ("context", "search_session_entries", "snapshot", "entry", "back", "branches")),
-    *("sessions/export", "events/subscribe", "events/unsubscribe"),
+    *("sessions/export", "sessions/import", "events/subscribe", "events/unsubscribe"),
     *(f"delegations/{verb}" for verb in ("list", "show", "request", "wait", "cancel", "adopt", "discard")),
     *(f"workspaces/{verb}" for verb in ("list", "show", "observe", "init", "relink")),
     *("agents/list", "agents/show", "references/resolve", "divergence/report", "integrity/verify", "integrity/root"),
@@ -38,9 +38,9 @@ def test_what_only_looks_may_be_given_up_and_what_changes_something_may_not(name
     method = METHODS[name]
     if method.mode is Mode.READ:
         assert Role.OBSERVER in method.roles
-    if method.mode in (Mode.CHANGE, Mode.ACT):
+    if method.mode in (Mode.CHANGE, Mode.ACT, Mode.START):
         assert Role.OBSERVER not in method.roles
-    assert inspect.iscoroutinefunction(method.run) == (method.mode is Mode.WAIT)
+    assert inspect.iscoroutinefunction(method.run) == (method.mode in (Mode.START, Mode.WAIT))
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -58,6 +58,7 @@ def test_a_method_is_described(name):
 
 #: Params that name something, by their names; an agent's methods either declare what they name or have none of them.
 NAMING = {"session": Names.SESSION, "entry": Names.ENTRY, "task": Names.TASK, "reference": Names.EVIDENCE}
+NAMING |= {"turn": Names.ENTRY, "after": Names.ENTRY}
 NAMING |= {"evidence": Names.EVIDENCE, "workspace": None, "parent": None, "agent": None}
 
 
@@ -67,7 +68,10 @@ def test_what_an_agent_may_name_it_is_held_to(name):
     declared, withheld = named_params(params), withheld_params(params, Role.AGENT)
     for item in dataclasses.fields(params):
         if item.name in NAMING and item.name not in withheld:
-            assert declared[item.name] is NAMING[item.name]
+            is_number = "int" in str(item.type)
+            assert is_number or declared[item.name] is NAMING[item.name]
+        if item.name == "before":
+            assert declared[item.name] in (Names.ENTRY, Names.TASK)
     if Names.EVIDENCE in declared.values():
         assert "session" in declared
 

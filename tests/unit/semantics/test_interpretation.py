@@ -14,8 +14,8 @@ from bridge.semantics.errors import UnsupportedSemanticVersion
 from bridge.semantics.interpretation import OpaqueReason, interpret, require_readable
 from bridge.semantics.kinds import CURRENT_VERSION, KINDS, READABLE_VERSIONS
 from bridge.semantics.registry import REGISTRY
-from bridge.semantics.upcast_v1 import upcast
 from bridge.semantics.validation import validate
+from bridge.semantics.versions.v2 import from_previous as upcast
 
 
 def read(version: int, kind: str, payload: Any) -> interpretation.Interpretation:

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from bridge.semantics import schemas
+from bridge.semantics.contracts import Contract
 from bridge.semantics.errors import UnsupportedSemanticVersion
 from bridge.semantics.interpretation import OpaqueReason, interpret, require_readable
 from bridge.semantics.kinds import KINDS, Kind
-from bridge.semantics.registry import REGISTRY, Contract, Registry
-from bridge.semantics.upcast_v1 import upcast as from_v1
+from bridge.semantics.registry import REGISTRY, Registry
+from bridge.semantics.versions.v2 import from_previous as from_v1
 
 # What the one module of a version 3 would hold: messages have parts instead of a text, and there is one new kind.
 KINDS_V3 = {**KINDS, "user.message": Kind("user.message", ("parts",)), "mood": Kind("mood", ("word",))}

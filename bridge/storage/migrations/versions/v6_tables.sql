@@ -34,6 +34,15 @@ CREATE TABLE audit_events (
 )
  WITHOUT ROWID
 
+CREATE TABLE blobs (
+    digest VARCHAR NOT NULL,
+    size BIGINT NOT NULL,
+    body TEXT NOT NULL,
+    CONSTRAINT pk_blobs PRIMARY KEY (digest),
+    CONSTRAINT ck_blobs_digest CHECK (length(digest) = 64),
+    CONSTRAINT ck_blobs_size CHECK (size >= 0)
+)
+
 CREATE TABLE session_entries (
     session_id VARCHAR NOT NULL,
     id VARCHAR NOT NULL,
@@ -52,11 +61,15 @@ CREATE TABLE session_entries (
     created_at VARCHAR NOT NULL,
     payload_hash VARCHAR NOT NULL,
     entry_hash VARCHAR NOT NULL,
-    payload TEXT NOT NULL,
+    blob_digest VARCHAR,
+    payload_bytes BIGINT,
+    payload_outline TEXT,
+    payload TEXT,
     CONSTRAINT pk_session_entries PRIMARY KEY (session_id, id),
     CONSTRAINT uq_session_entries_session_id_sequence UNIQUE (session_id, sequence),
     CONSTRAINT fk_session_entries_session_id FOREIGN KEY(session_id) REFERENCES sessions (id),
     CONSTRAINT fk_session_entries_parent FOREIGN KEY(session_id, parent_entry_id) REFERENCES session_entries (session_id, id),
+    CONSTRAINT fk_session_entries_blob_digest FOREIGN KEY(blob_digest) REFERENCES blobs (digest),
     CONSTRAINT ck_session_entries_sequence CHECK (sequence >= 0),
     CONSTRAINT ck_session_entries_id CHECK (id = session_id || '-' || CASE WHEN sequence < 1000000 THEN substr(CAST(1000000 + sequence AS TEXT), 2) ELSE CAST(sequence AS TEXT) END),
     CONSTRAINT ck_session_entries_root CHECK ((sequence = 0) = (parent_entry_id IS NULL)),
@@ -64,10 +77,15 @@ CREATE TABLE session_entries (
     CONSTRAINT ck_session_entries_context_visibility CHECK (context_visibility IN ('eligible', 'hidden')),
     CONSTRAINT ck_session_entries_stamp CHECK ((state_digest IS NULL) <> (unknown_reason IS NULL)),
     CONSTRAINT ck_session_entries_external_id CHECK ((external_id IS NULL) = (external_source IS NULL)),
-    CONSTRAINT ck_session_entries_hashes CHECK (length(entry_hash) = 64 AND length(payload_hash) = 64)
+    CONSTRAINT ck_session_entries_hashes CHECK (length(entry_hash) = 64 AND length(payload_hash) = 64),
+    CONSTRAINT ck_session_entries_payload CHECK ((payload IS NULL) = (blob_digest IS NOT NULL)),
+    CONSTRAINT ck_session_entries_blob_digest CHECK (blob_digest IS NULL OR blob_digest = payload_hash),
+    CONSTRAINT ck_session_entries_payload_outline CHECK ((blob_digest IS NULL) = (payload_bytes IS NULL) AND (blob_digest IS NULL) = (payload_outline IS NULL))
 )
 
 CREATE UNIQUE INDEX uq_session_entries_external_id ON session_entries (session_id, external_source, external_id) WHERE external_id IS NOT NULL
+
+CREATE INDEX ix_session_entries_blob_digest ON session_entries (blob_digest) WHERE blob_digest IS NOT NULL
 
 CREATE INDEX ix_session_entries_parent ON session_entries (session_id, parent_entry_id)
 

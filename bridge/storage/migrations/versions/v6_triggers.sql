@@ -4,6 +4,12 @@ CREATE TRIGGER session_entries_no_delete BEFORE DELETE ON session_entries BEGIN 
 
 CREATE TRIGGER session_entries_no_overwrite BEFORE INSERT ON session_entries WHEN EXISTS (SELECT 1 FROM session_entries WHERE session_id = NEW.session_id AND sequence = NEW.sequence) OR (NEW.external_id IS NOT NULL AND EXISTS (SELECT 1 FROM session_entries WHERE session_id = NEW.session_id AND external_source = NEW.external_source AND external_id = NEW.external_id)) BEGIN SELECT RAISE(ABORT, 'session_entries are immutable: the key exists'); END
 
+CREATE TRIGGER blobs_no_update BEFORE UPDATE ON blobs BEGIN SELECT RAISE(ABORT, 'blobs are immutable'); END
+
+CREATE TRIGGER blobs_no_delete BEFORE DELETE ON blobs WHEN EXISTS (SELECT 1 FROM session_entries WHERE blob_digest = OLD.digest) BEGIN SELECT RAISE(ABORT, 'blobs are immutable'); END
+
+CREATE TRIGGER blobs_no_overwrite BEFORE INSERT ON blobs WHEN EXISTS (SELECT 1 FROM blobs WHERE digest = NEW.digest) BEGIN SELECT RAISE(ABORT, 'blobs are immutable: the key exists'); END
+
 CREATE TRIGGER audit_events_no_update BEFORE UPDATE ON audit_events BEGIN SELECT RAISE(ABORT, 'audit_events are immutable'); END
 
 CREATE TRIGGER audit_events_no_delete BEFORE DELETE ON audit_events BEGIN SELECT RAISE(ABORT, 'audit_events are immutable'); END

@@ -14,6 +14,8 @@ CREATE TABLE agents (
     CONSTRAINT ck_agents_parent CHECK ((depth = 0) = (parent_agent_id IS NULL))
 )
 
+CREATE INDEX ix_session_entries_other_versions ON session_entries (semantic_schema_version, session_id) WHERE semantic_schema_version <> 2
+
 CREATE INDEX ix_agents_parent_agent_id ON agents (parent_agent_id)
 
 CREATE INDEX ix_agents_session_id ON agents (session_id)
@@ -241,6 +243,24 @@ CREATE TABLE attempts (
     CONSTRAINT fk_attempts_delegation_id FOREIGN KEY(delegation_id) REFERENCES delegations (id),
     CONSTRAINT ck_attempts_number CHECK (number >= 1)
 )
+
+CREATE TABLE chat_agents (
+    id VARCHAR NOT NULL,
+    session_id VARCHAR NOT NULL,
+    harness VARCHAR NOT NULL,
+    host VARCHAR NOT NULL,
+    owner_pid INTEGER NOT NULL,
+    owner_start_time FLOAT NOT NULL,
+    pid INTEGER,
+    process_start_time FLOAT,
+    turn_id VARCHAR,
+    started_at VARCHAR NOT NULL,
+    CONSTRAINT pk_chat_agents PRIMARY KEY (id)
+)
+
+CREATE INDEX ix_chat_agents_session_id ON chat_agents (session_id)
+
+CREATE INDEX ix_session_entries_waymarks ON session_entries (session_id, sequence) WHERE parent_entry_id <> session_id || '-' || CASE WHEN sequence <= 1000000 THEN substr(CAST(999999 + sequence AS TEXT), 2) ELSE CAST(sequence - 1 AS TEXT) END OR kind = 'model.changed' OR kind = 'effort.changed' OR kind = 'checkpoint' OR kind = 'compaction' OR kind = 'worker.result' OR (semantic_schema_version <> 1 AND semantic_schema_version <> 2)
 
 CREATE TABLE event_order (
     position INTEGER NOT NULL,

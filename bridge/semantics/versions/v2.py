@@ -1,8 +1,11 @@
-"""From semantic schema v1 to v2: how the untyped payloads of the older linear history read today.
+"""Semantic schema v2: typed kinds, and how the untyped payloads of v1 read today.
 
-Pure: payload in, payload out; stored bytes are never touched. A field that v2 knows moves to its v2 name, one
-that v2 lacks (or that has another type there and is optional) moves under ``provider_meta``. Nothing is
-invented: what v2 requires and v1 did not record stays missing, and the caller treats the entry as opaque.
+The payload contract itself is the JSON Schema of the kind; the table repeats its required fields so that imports and
+upcasts can tell cheaply what is missing (a test holds the two together).
+
+The upcast is pure: payload in, payload out; stored bytes are never touched. A field that v2 knows moves to its v2 name,
+one that v2 lacks (or that has another type there and is optional) moves under ``provider_meta``. Nothing is invented:
+what v2 requires and v1 did not record stays missing, and the caller treats the entry as opaque.
 """
 
 from __future__ import annotations
@@ -13,8 +16,46 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from bridge.semantics.kinds import KINDS
+from bridge.semantics.contracts import HIDDEN, Kind
 from bridge.semantics.schemas import field_errors, load_schema, validator
+
+_TABLE: Final = (
+    Kind("user.message", ("text",), is_conversational=True),
+    Kind("assistant.message", ("text",), is_conversational=True),
+    Kind("reasoning.completed", ("text",)),
+    Kind("tool.started", ("tool_call_id", "name")),
+    Kind("tool.completed", ("tool_call_id", "name")),
+    Kind("approval.requested", ("approval_id",)),
+    Kind("approval.resolved", ("approval_id",)),
+    Kind("delegation.requested", ("delegation_id",)),
+    Kind("delegation.approved", ("delegation_id",)),
+    Kind("delegation.rejected", ("delegation_id",)),
+    Kind("worker.result", ("delegation_id", "status", "summary"), is_conversational=True),
+    Kind("checkpoint", ("summary", "decisions", "files_touched", "open_work"), is_conversational=True),
+    Kind("compaction", ("summary", "first_retained_entry_id", "tokens_before", "reason"), is_conversational=True),
+    Kind("compaction.requested", ("reason",), HIDDEN),
+    Kind("compaction.failed", ("reason",), HIDDEN),
+    Kind("context.compacted", ("harness",), HIDDEN),
+    Kind("branch.summary", ("summary", "from_entry_id"), is_conversational=True),
+    # Eligible although they are never text: a projection carries the latest model and effort.
+    Kind("model.changed", ("model",)),
+    Kind("effort.changed", ("effort",)),
+    Kind("session.root", (), HIDDEN),
+    Kind("session.status", ("status",), HIDDEN),
+    Kind("session.resume_failed", ("reason",), HIDDEN),
+    Kind("turn.started", ("turn_id",), HIDDEN),
+    Kind("turn.completed", ("turn_id",), HIDDEN),
+    Kind("usage.updated", ("tokens",), HIDDEN),
+    Kind("plan.updated", ("steps",), HIDDEN),
+    Kind("artifact.created", ("path",)),
+    Kind("handoff.brief", ("text",)),
+    Kind("note", ("text",)),
+    Kind("provider.unknown", ("raw_type",), HIDDEN),
+    Kind("error", ("message",)),
+)
+
+#: Every kind of this contract by name.
+KINDS: Final = MappingProxyType({kind.name: kind for kind in _TABLE})
 
 _TARGET: Final = "semantic/v2"
 _META: Final = "provider_meta"
@@ -35,7 +76,7 @@ _RENAMES: Final = MappingProxyType(
 )
 
 
-def upcast(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+def from_previous(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
     """Return a v1 payload as v2 would have written it, as far as it goes; kinds that v2 lacks come back unchanged."""
     if kind not in KINDS:
         return payload

@@ -1,0 +1,1 @@
+"""``bridge chat``: the prompt, its verbs, and how turns look."""

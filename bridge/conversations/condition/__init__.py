@@ -1,0 +1,1 @@
+"""Whether sessions are whole, as rows."""

@@ -1,0 +1,1 @@
+"""Paths as runs of sequences: their shape without reading them, their entries in pages from the leaf up."""
