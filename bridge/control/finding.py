@@ -203,7 +203,7 @@ def find_chats(
             found = Found(question, (), is_relaxed=False, is_confident=False)
         else:
             found = find(connection, question, bounds, now=now)
-        shown, has_more, unreadable = _chats(connection, _with_active(connection, found.ranked), offset, limit)
+        shown, has_more, unreadable = _chats(connection, found.ranked, offset, limit)
         unreadable += _unreadable(connection, bounds, [session_id for session_id, _ in unreadable])
         missing = 0 if is_complete else index.backlog(connection).entries
     return FoundChats(found, shown, has_more, is_complete, missing, tuple(unreadable[:MAX_UNREADABLE]), bounds is None)
@@ -233,56 +233,45 @@ def _chats(
     """Return a page of readable chats, whether there are more, and those on the way that cannot be read."""
     shown: list[FoundChat] = []
     unreadable: list[tuple[str, str]] = []
-    passed = 0
-    for start in range(0, len(ranked), MAX_LIMIT):
-        page = ranked[start : start + MAX_LIMIT]
-        marks = store.marks_of_chats(connection, [one.chat for one in page])
-        damaged = store.quarantined_among(connection, [mark.session_id for mark in marks.values()])
+    passed, size = 0, max(MAX_LOOKED_INTO, limit + 1)
+    for start in range(0, len(ranked), size):
+        page = ranked[start : start + size]
+        known = store.indexed_chats(connection, [one.chat for one in page])
+        places = {one.chat: _best_entry(connection, one, known[one.chat]) for one in page if one.chat in known}
+        if start == 0:
+            first = {one.chat: places.get(one.chat, (None, None))[1] is True for one in page[:MAX_LOOKED_INTO]}
+            page = prefer_active(page, first)
         for one in page:
-            mark = marks[one.chat]
-            session = get_session(connection, mark.session_id)
-            if session is None:
+            chat = known.get(one.chat)
+            if chat is None:
                 continue
-            if mark.session_id in damaged or mark.unreadable_entry_id is not None:
-                reason = store.unreadable_reason(mark.unreadable_version)
-                unreadable.append((mark.session_id, "session_quarantined" if mark.session_id in damaged else reason))
+            if chat.is_quarantined:
+                unreadable.append((chat.session_id, "session_quarantined"))
+            elif chat.unreadable_entry_id is not None:
+                unreadable.append((chat.session_id, store.unreadable_reason(chat.unreadable_version)))
             elif passed < offset:
                 passed += 1
             elif len(shown) == limit:
                 return tuple(shown), True, unreadable
             else:
-                shown.append(_chat(connection, one, mark, session))
+                shown.append(_chat(one, chat, *places[one.chat]))
     return tuple(shown), False, unreadable
 
 
-def _chat(connection: Connection, one: Ranked, mark: store.Mark, session: Session) -> FoundChat:
-    digest = Digest.from_text(mark.digest)
+def _chat(one: Ranked, chat: store.IndexedChat, best: str | None, is_active: bool | None) -> FoundChat:  # noqa: FBT001 - the two come together
+    session, digest = Session(*chat.session), Digest.from_text(chat.digest)
     title = session.label or digest.first or digest.summary
     title = title if len(title) <= MAX_TITLE_CHARACTERS else title[: MAX_TITLE_CHARACTERS - 1] + "…"
-    best, is_active = _best_entry(connection, one, mark, session)
     return FoundChat(session, title, one.score, one.matches, one.has_all, best, is_active)
 
 
-def _with_active(connection: Connection, ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Return chats in order, with a match on the active branch preferred where the order is close."""
-    first = ranked[:MAX_LOOKED_INTO]
-    marks = store.marks_of_chats(connection, [one.chat for one in first])
-    active = {}
-    for one in first:
-        session = get_session(connection, marks[one.chat].session_id)
-        found = None if session is None else _best_entry(connection, one, marks[one.chat], session)
-        active[one.chat] = found is not None and found[1] is True
-    return prefer_active(ranked, active)
-
-
-def _best_entry(
-    connection: Connection, one: Ranked, mark: store.Mark, session: Session
-) -> tuple[str | None, bool | None]:
+def _best_entry(connection: Connection, one: Ranked, chat: store.IndexedChat) -> tuple[str | None, bool | None]:
     """Return the entry that speaks for a chat, and whether it lies on the active branch."""
-    if one.best_document is None:
+    if one.best_sequence is None:
         return None, None
-    best = entry_id(session.id, store.sequence_of(connection, one.best_document))
-    if not mark.branches and session.active_entry_id == entry_id(session.id, mark.indexed_through):
+    session = Session(*chat.session)
+    best = entry_id(session.id, one.best_sequence)
+    if not chat.branches and session.active_entry_id == entry_id(session.id, chat.indexed_through):
         return best, True
     try:
         return best, lies_on_active_path(connection, session.id, best)

@@ -118,12 +118,13 @@ def _evidence(connection: Connection, words: Sequence[Word], question: Question,
     found: dict[int, Evidence] = {}
 
     def note(rows: list[tuple[int, ...]], words: int) -> None:
-        for document, chat, _sequence, length in rows:
+        for document, chat, sequence, length in rows:
             one = found.get(chat)
             if one is None:
                 one = found[chat] = Evidence(chat)
+            one.words |= words
             one.entries[document] = one.entries.get(document, 0) | words
-            one.documents[document] = (document, length)
+            one.documents[document] = (sequence, length)
 
     if not groups:
         note(fulltext.newest(connection, ENTRY_INDEX, scopes, (), limit=TIME_WINDOW, span=span), 0)
@@ -141,6 +142,7 @@ def _evidence(connection: Connection, words: Sequence[Word], question: Question,
                 if one is None:
                     one = found[chat] = Evidence(chat)
                 one.digest |= 1 << place
+                one.words |= 1 << place
     return found
 
 

@@ -29,7 +29,7 @@ from bridge.storage.fulltext import DIGEST_INDEX, ENTRY_INDEX, MAX_DOCUMENT_TERM
 from bridge.storage.transaction import Connection, Transaction
 
 #: Entries indexed in one transaction: other writers wait no longer than putting them in takes.
-MAX_BATCH: Final = 500
+MAX_BATCH: Final = 1_000
 #: Events looked through at a time for what is new.
 MAX_EVENTS: Final = 5_000
 #: Terms that the parts of a very long entry share, so that a phrase across a cut is found.
@@ -192,7 +192,7 @@ def put(tx: Transaction, batch: Batch) -> None:
         return
     documents: list[tuple[int, str, Sequence[str]]] = []
     digests: list[tuple[int, str, Sequence[str]]] = []
-    rows: list[dict[str, int]] = []
+    rows: list[tuple[int, int, int]] = []
     is_whole = True
     next_chat = store.last_chat(tx.connection) + 1
     for part in batch.parts:
@@ -208,7 +208,7 @@ def put(tx: Transaction, batch: Batch) -> None:
         scope = f"{scope_of_session(chat)} {part.mark.scope}"
         for document in part.documents:
             documents.append((document.number, scope, document.terms))
-            rows.append({"chat": chat, "sequence": document.sequence, "part": document.part})
+            rows.append((chat, document.sequence, document.part))
         if present is None or present.digest != part.mark.digest:
             if present is not None and present.digest:
                 fulltext.remove(tx, DIGEST_INDEX, chat, scope, Digest.from_text(present.digest).terms)
@@ -382,7 +382,7 @@ def _scope_words(candidate: Candidate) -> str:
 
 
 def _put_documents(
-    tx: Transaction, documents: Sequence[tuple[int, str, Sequence[str]]], rows: Sequence[dict[str, int]]
+    tx: Transaction, documents: Sequence[tuple[int, str, Sequence[str]]], rows: Sequence[tuple[int, int, int]]
 ) -> None:
     """Put documents in, the lowest number first: out of order FTS5 writes each by itself."""
     if not documents:
@@ -390,7 +390,9 @@ def _put_documents(
     order = sorted(range(len(documents)), key=lambda place: documents[place][0])
     taken = store.taken_among(tx.connection, [documents[place][0] for place in order])
     counts: Counter[str] = Counter()
-    added, places, total, previous = [], [], 0, -1
+    added: list[tuple[int, str, Sequence[str]]] = []
+    places: list[tuple[int, int, int, int, int]] = []
+    total, previous = 0, -1
     for place in order:
         number, scope, found = documents[place]
         if number <= previous or number in taken:
@@ -399,7 +401,7 @@ def _put_documents(
         counts.update(set(found))
         total += len(found)
         added.append((number, scope, found))
-        places.append({"document": number, "length": len(found), **rows[place]})
+        places.append((number, *rows[place], len(found)))
     fulltext.add(tx, ENTRY_INDEX, added)
     store.add_documents(tx, places)
     store.count_terms(tx, counts, documents=len(added), terms=total)

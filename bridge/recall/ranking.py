@@ -46,23 +46,20 @@ class Evidence:
     Parameters
     ----------
     entries
-        For each of its matching entries, which words it holds, as bits; and its length.
+        For each of its matching documents, which words it holds, as bits.
+    documents
+        For each of them the entry's sequence, and how long the document is.
     digest
         Which words a look at it holds.
+    words
+        Which words occur anywhere in it.
     """
 
     chat: int
     entries: dict[int, int] = field(default_factory=dict)
     documents: dict[int, tuple[int, int]] = field(default_factory=dict)
     digest: int = 0
-
-    @property
-    def words(self) -> int:
-        """Which words occur anywhere in it."""
-        found = self.digest
-        for words in self.entries.values():
-            found |= words
-        return found
+    words: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +72,15 @@ class Ranked:
         Entries that hold any of the words, as far as they were counted.
     has_all
         Whether every word occurs in it.
-    best_document
-        The document that speaks for it most; None if only its digest does.
+    best_sequence
+        The sequence of the entry that speaks for it most; None if only its digest does.
     """
 
     chat: int
     score: float
     matches: int
     has_all: bool
-    best_document: int | None
+    best_sequence: int | None
     newest_document: int | None
 
 
@@ -116,9 +113,10 @@ def rank(
     is_relaxed = is_thin(question, evidence) and len(complete) < len(evidence)
     considered = evidence if is_relaxed else complete
     concepts = concepts_of(question)
-    best = {chat: _best_entry(one, concepts, average_length) for chat, one in considered.items()}
+    worth = Worth(concepts)
+    best = {chat: _best_entry(one, worth, average_length) for chat, one in considered.items()}
     covers = {chat: _cover(one, concepts) for chat, one in considered.items()}
-    digests = {chat: worth(one.digest, concepts) for chat, one in considered.items() if one.digest}
+    digests = {chat: worth[one.digest] for chat, one in considered.items() if one.digest}
     newest = {chat: max(one.documents, default=None) for chat, one in considered.items()}
     scores = dict.fromkeys(considered, 0.0)
     entry_list = {chat: score for chat, (score, _) in best.items() if score}
@@ -129,7 +127,7 @@ def rank(
     for chat, one in considered.items():
         several = len(one.documents)
         bonus = SEVERAL_BONUS * min(several - 1, 3) / 3 if several > 1 else 0.0
-        bonus += ALL_WORDS_BONUS * worth(one.words, concepts) / total
+        bonus += ALL_WORDS_BONUS * worth[one.words] / total
         bonus += RECENCY_BONUS * math.exp(-age_days(newest[chat]) / RECENCY_DAYS)
         scores[chat] += bonus * _FIRST_PLACE
     ranked = [
@@ -177,9 +175,16 @@ def concepts_of(question: Question) -> list[Concept]:
     return found
 
 
-def worth(words: int, concepts: Sequence[Concept]) -> float:
-    """Return what something says that holds some words."""
-    return sum(concept.worth(words) for concept in concepts)
+class Worth(dict[int, float]):
+    """What something says that holds some words, worked out once for each combination of them."""
+
+    def __init__(self, concepts: Sequence[Concept]) -> None:
+        super().__init__()
+        self.concepts = concepts
+
+    def __missing__(self, words: int) -> float:
+        self[words] = found = sum(concept.worth(words) for concept in self.concepts)
+        return found
 
 
 def prefer_active(ranked: Sequence[Ranked], active: Mapping[int, bool]) -> list[Ranked]:
@@ -214,13 +219,13 @@ def score_entry(said: float, length: int, average_length: float) -> float:
     return said * (SATURATION + 1) / (1 + SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * relative))
 
 
-def _best_entry(evidence: Evidence, concepts: Sequence[Concept], average_length: float) -> tuple[float, int | None]:
+def _best_entry(evidence: Evidence, worth: Worth, average_length: float) -> tuple[float, int | None]:
     best, found = 0.0, None
     for document, words in evidence.entries.items():
-        score = score_entry(worth(words, concepts), evidence.documents[document][1], average_length)
+        score = score_entry(worth[words], evidence.documents[document][1], average_length)
         if score > best or (score == best and found is not None and document > found):
             best, found = score, document
-    return best, found
+    return best, None if found is None else evidence.documents[found][0]
 
 
 def _cover(evidence: Evidence, concepts: Sequence[Concept]) -> float:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, or_, select, text
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, func, insert, or_, select, text
 
 from bridge.semantics.kinds import READABLE_VERSIONS
 from bridge.storage.errors import StoredTextDamaged
 from bridge.storage.longtexts import body_of
+from bridge.storage.prepared import Prepared, driver_of
 from bridge.storage.tables import (
     event_order,
     quarantined_sessions,
@@ -27,6 +28,7 @@ from bridge.storage.transaction import Transaction
 _D, _M, _E, _H, _S = recall_documents.c, recall_marks.c, session_entries.c, session_heads.c, sessions.c
 #: Values that one statement looks up at most.
 _MAX_VALUES = 1_000
+_ADD_DOCUMENT = Prepared(insert(recall_documents), "document", "chat", "sequence", "part", "length")
 _ADD_TERMS = text(
     "INSERT INTO recall_terms (term, documents) VALUES (:term, :documents)"
     " ON CONFLICT (term) DO UPDATE SET documents = recall_terms.documents + excluded.documents"
@@ -82,23 +84,73 @@ class Candidate:
     last_sequence: int
 
 
+@dataclass(frozen=True, slots=True)
+class IndexedChat:
+    """A session as it is indexed and as it is; ``session`` has the values of its row and head, in their order."""
+
+    session_id: str
+    chat: int
+    indexed_through: int
+    digest: str
+    branches: int
+    unreadable_entry_id: str | None
+    unreadable_version: int | None
+    is_quarantined: bool
+    session: tuple[Any, ...]
+
+
+_ADD_TERM_COUNTS = Prepared(_ADD_TERMS, "term", "documents")
+_STATE = Prepared(select(recall_state.c.name, recall_state.c.value))
+_LAST_POSITION = Prepared(select(func.max(event_order.c.position)))
 _MARK_COLUMNS = [recall_marks.c[name] for name in Mark.__dataclass_fields__]
 _CANDIDATE_COLUMNS = [_S.id, _S.kind, _S.workspace_id, _S.harness, _S.label, _S.updated_at, _H.next_sequence - 1]
 
 
+_ANY_UNREADABLE = Prepared(select(_M.chat).where(_M.unreadable_entry_id.is_not(None)).limit(1))
+_ANY_QUARANTINED = Prepared(select(quarantined_sessions.c.session_id).limit(1))
+_MARK_OF = Prepared(select(*_MARK_COLUMNS).where(_M.session_id == bindparam("session")), "session")
+_ENTRY_COLUMNS = [session_entries.c[name] for name in Row.__dataclass_fields__]
+_ENTRIES_AFTER = Prepared(
+    select(*_ENTRY_COLUMNS)
+    .where(_E.session_id == bindparam("session"), _E.sequence > bindparam("after"))
+    .order_by(_E.sequence)
+    .limit(bindparam("limit")),
+    "session",
+    "after",
+    "limit",
+)
+_CANDIDATE = Prepared(
+    select(*_CANDIDATE_COLUMNS)
+    .select_from(sessions.join(session_heads, _H.session_id == _S.id))
+    .where(_S.id == bindparam("session")),
+    "session",
+)
+
+
 def mark_of(connection: Connection, session_id: str) -> Mark | None:
     """Return how far a session is indexed; None if it is not."""
-    row = connection.execute(select(*_MARK_COLUMNS).where(_M.session_id == session_id)).first()
+    row = _MARK_OF.run(connection, session_id).fetchone()
     return None if row is None else Mark(*row)
 
 
-def marks_of_chats(connection: Connection, chats: Iterable[int]) -> dict[int, Mark]:
-    """Return the marks of some sessions by their number."""
-    wanted = list(chats)
+def indexed_chats(connection: Connection, chats: Sequence[int]) -> dict[int, IndexedChat]:
+    """Return some sessions by their number; those whose row is gone are left out."""
+    query = (
+        "SELECT m.session_id, m.chat, m.indexed_through, m.digest, m.branches, m.unreadable_entry_id,"
+        " m.unreadable_version, q.session_id, s.kind, s.workspace_id, s.agent_id, s.harness, s.label, s.status,"
+        " s.parent_session_id, s.parent_relation, s.created_at, h.updated_at, h.active_entry_id, h.next_sequence"
+        " FROM recall_marks AS m JOIN sessions AS s ON s.id = m.session_id"
+        " JOIN session_heads AS h ON h.session_id = m.session_id"
+        " LEFT JOIN quarantined_sessions AS q ON q.session_id = m.session_id WHERE m.chat IN ({})"
+    )
     found = {}
-    for start in range(0, len(wanted), _MAX_VALUES):
-        query = select(*_MARK_COLUMNS).where(_M.chat.in_(wanted[start : start + _MAX_VALUES]))
-        found.update({row.chat: Mark(*row) for row in connection.execute(query)})
+    for session_id, chat, through, digest, branches, entry, version, quarantined, *session in _among(
+        connection, query, chats
+    ):
+        whole = (session_id, *session)
+        is_quarantined = quarantined is not None
+        one = IndexedChat(session_id, chat, through, digest, branches, entry, version, is_quarantined, whole)
+        found[chat] = one
     return found
 
 
@@ -115,7 +167,7 @@ def last_chat(connection: Connection) -> int:
 
 def candidate(connection: Connection, session_id: str) -> Candidate | None:
     """Return a session as it is now; None if there is none."""
-    row = connection.execute(_candidates().where(_S.id == session_id)).first()
+    row = _CANDIDATE.run(connection, session_id).fetchone()
     return None if row is None else Candidate(*row)
 
 
@@ -150,7 +202,8 @@ def _is_behind(version: int) -> ColumnElement[bool]:
 
 def last_position(connection: Connection) -> int:
     """Return the place of the last event in the order of commits, 0 if there is none."""
-    return connection.execute(select(func.max(event_order.c.position))).scalar() or 0
+    row = _LAST_POSITION.run(connection).fetchone()
+    return 0 if row is None else row[0] or 0
 
 
 def touched_after(connection: Connection, position: int, limit: int) -> tuple[list[str], int]:
@@ -162,7 +215,7 @@ def touched_after(connection: Connection, position: int, limit: int) -> tuple[li
 
 def state(connection: Connection) -> dict[str, int]:
     """Return what is known of the index as a whole."""
-    return {row[0]: row[1] for row in connection.execute(select(recall_state.c.name, recall_state.c.value))}
+    return dict(_STATE.run(connection).fetchall())
 
 
 def put_position(tx: Transaction, position: int | None) -> None:
@@ -174,10 +227,7 @@ def put_position(tx: Transaction, position: int | None) -> None:
 
 def entries_after(connection: Connection, session_id: str, sequence: int, limit: int) -> list[Row]:
     """Return the next entries of a session in the order of sequence."""
-    columns = (_E.id, _E.parent_entry_id, _E.sequence, _E.semantic_schema_version, _E.kind, _E.context_visibility)
-    query = select(*columns, _E.created_at, _E.payload_hash, _E.payload)
-    query = query.where(_E.session_id == session_id, _E.sequence > sequence).order_by(_E.sequence).limit(limit)
-    return [Row(*row) for row in connection.execute(query)]
+    return [Row(*row) for row in _ENTRIES_AFTER.run(connection, session_id, sequence, limit)]
 
 
 def text_of(connection: Connection, row: Row) -> str:
@@ -212,22 +262,24 @@ def unreadable_entry(connection: Connection, session_id: str) -> tuple[str, int]
     return None if row is None else (row[0], row[1])
 
 
-def add_documents(tx: Transaction, rows: Sequence[Mapping[str, int]]) -> None:
-    """Write down where documents lead to; their numbers must be free."""
+def add_documents(tx: Transaction, rows: list[tuple[int, int, int, int, int]]) -> None:
+    """Write down where documents lead to: number, session's number, sequence, part, length; numbers must be free."""
     if rows:
-        tx.execute(insert(recall_documents), list(rows))
+        _ADD_DOCUMENT.run_many_on(driver_of(tx.connection), tx.connection.dialect, rows)
 
 
 def taken_among(connection: Connection, numbers: Sequence[int]) -> set[int]:
     """Return which of some numbers of documents are taken."""
-    found: set[int] = set()
-    for start in range(0, len(numbers), _MAX_VALUES):
-        found.update(
-            connection.execute(
-                select(_D.document).where(_D.document.in_(numbers[start : start + _MAX_VALUES]))
-            ).scalars()
-        )
-    return found
+    query = "SELECT document FROM recall_documents WHERE document IN ({})"
+    return {row[0] for row in _among(connection, query, numbers)}
+
+
+def _among(connection: Connection, query: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a query about some values; written out, since SQLAlchemy takes longer than the database."""
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    for start in range(0, len(values), _MAX_VALUES):
+        some = values[start : start + _MAX_VALUES]
+        yield from connection.exec_driver_sql(query.format(",".join([mark] * len(some))), tuple(some)).tuples()
 
 
 def taken_between(connection: Connection, first: int, last: int) -> set[int]:
@@ -244,8 +296,8 @@ def documents_of(connection: Connection, chat: int) -> list[tuple[int, int, int]
 def count_terms(tx: Transaction, counts: Mapping[str, int], *, documents: int, terms: int) -> None:
     """Add to the number of documents that each term stands in, and to those of all documents and terms."""
     if counts:
-        rows = [{"term": term, "documents": counts[term]} for term in sorted(counts)]
-        tx.execute(_ADD_TERMS, rows)
+        rows = [(term, counts[term]) for term in sorted(counts)]
+        _ADD_TERM_COUNTS.run_many_on(driver_of(tx.connection), tx.connection.dialect, rows)
         if any(count < 0 for count in counts.values()):
             tx.execute(delete(recall_terms).where(recall_terms.c.documents <= 0))
     count_state(tx, {"documents": documents, "terms": terms})
@@ -258,13 +310,7 @@ def count_state(tx: Transaction, values: Mapping[str, int]) -> None:
 
 def frequencies(connection: Connection, terms: Iterable[str]) -> dict[str, int]:
     """Return in how many documents some terms stand; a term that stands in none is left out."""
-    wanted = list(terms)
-    found: dict[str, int] = {}
-    for start in range(0, len(wanted), _MAX_VALUES):
-        query = select(recall_terms.c.term, recall_terms.c.documents)
-        query = query.where(recall_terms.c.term.in_(wanted[start : start + _MAX_VALUES]))
-        found.update({row[0]: row[1] for row in connection.execute(query)})
-    return found
+    return dict(_among(connection, "SELECT term, documents FROM recall_terms WHERE term IN ({})", list(terms)))
 
 
 def beginning_with(connection: Connection, prefix: str, limit: int) -> list[tuple[str, int]]:
@@ -297,6 +343,8 @@ def unreadable_chats(
     connection: Connection, kinds: Sequence[str], workspace_id: str | None, limit: int
 ) -> list[tuple[str, str]]:
     """Return sessions of some kinds, and of one workspace if it is named, that cannot be read, and the reason."""
+    if _ANY_UNREADABLE.run(connection).fetchone() is None and _ANY_QUARANTINED.run(connection).fetchone() is None:
+        return []
     wanted: ColumnElement[bool] = _S.kind.in_(kinds)
     if workspace_id is not None:
         wanted = and_(wanted, _S.workspace_id == workspace_id)
@@ -320,14 +368,3 @@ def harness_names(connection: Connection) -> list[str]:
     """Return the harnesses that any session was held with."""
     query = select(_S.harness).where(_S.harness.is_not(None)).distinct().order_by(_S.harness)
     return list(connection.execute(query).scalars())
-
-
-def quarantined_among(connection: Connection, session_ids: Sequence[str]) -> set[str]:
-    """Return which of some sessions are set aside as damaged."""
-    column = quarantined_sessions.c.session_id
-    return set(connection.execute(select(column).where(column.in_(session_ids))).scalars())
-
-
-def sequence_of(connection: Connection, document: int) -> int:
-    """Return the sequence of the entry that a document is, or is a part of."""
-    return int(connection.execute(select(_D.sequence).where(_D.document == document)).scalar_one())
