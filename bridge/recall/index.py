@@ -193,6 +193,8 @@ def put(tx: Transaction, batch: Batch) -> None:
     documents: list[tuple[int, str, Sequence[str]]] = []
     digests: list[tuple[int, str, Sequence[str]]] = []
     rows: list[tuple[int, int, int]] = []
+    # Of a digest only the label has words that no entry has.
+    labels: Counter[str] = Counter()
     is_whole = True
     next_chat = store.last_chat(tx.connection) + 1
     for part in batch.parts:
@@ -210,13 +212,17 @@ def put(tx: Transaction, batch: Batch) -> None:
             documents.append((document.number, scope, document.terms))
             rows.append((chat, document.sequence, document.part))
         if present is None or present.digest != part.mark.digest:
-            if present is not None and present.digest:
-                fulltext.remove(tx, DIGEST_INDEX, chat, scope, Digest.from_text(present.digest).terms)
-            if part.mark.digest:
-                digests.append((chat, scope, Digest.from_text(part.mark.digest).terms))
+            if present is not None:
+                old = Digest.from_text(present.digest)
+                fulltext.remove(tx, DIGEST_INDEX, chat, scope, old.terms)
+                labels.subtract(set(terms(old.label)))
+            digest = Digest.from_text(part.mark.digest)
+            digests.append((chat, scope, digest.terms))
+            labels.update(set(terms(digest.label)))
         store.put_mark(tx, replace(part.mark, chat=chat))
     _put_documents(tx, documents, rows)
     fulltext.add(tx, DIGEST_INDEX, digests)
+    store.count_terms(tx, {term: count for term, count in labels.items() if count}, documents=0, terms=0)
     if batch.position is not None and is_whole:
         store.put_position(tx, batch.position)
     if store.state(tx.connection).get("version") is None:
@@ -239,8 +245,9 @@ def forget_session(tx: Transaction, session_id: str) -> None:
         return
     scope = f"{scope_of_session(mark.chat)} {mark.scope}"
     _forget_documents(tx, mark, scope, store.documents_of(tx.connection, mark.chat))
-    if mark.digest:
-        fulltext.remove(tx, DIGEST_INDEX, mark.chat, scope, Digest.from_text(mark.digest).terms)
+    digest = Digest.from_text(mark.digest)
+    fulltext.remove(tx, DIGEST_INDEX, mark.chat, scope, digest.terms)
+    store.count_terms(tx, dict.fromkeys(terms(digest.label), -1), documents=0, terms=0)
     store.forget_mark(tx, mark)
     store.put_position(tx, None)
 

@@ -279,7 +279,8 @@ def _among(connection: Connection, query: str, values: Sequence[Any]) -> Iterato
     mark = "?" if connection.dialect.name == "sqlite" else "%s"
     for start in range(0, len(values), _MAX_VALUES):
         some = values[start : start + _MAX_VALUES]
-        yield from connection.exec_driver_sql(query.format(",".join([mark] * len(some))), tuple(some)).tuples()
+        for row in connection.exec_driver_sql(query.format(",".join([mark] * len(some))), tuple(some)):
+            yield tuple(row)
 
 
 def taken_between(connection: Connection, first: int, last: int) -> set[int]:
@@ -335,7 +336,7 @@ def clear(tx: Transaction) -> None:
 def count_places(connection: Connection) -> tuple[int, int]:
     """Return how many documents, and how many sessions, have a place."""
     documents = connection.execute(select(func.count()).select_from(recall_documents)).scalar_one()
-    marks = connection.execute(select(func.count()).select_from(recall_marks).where(_M.digest != "")).scalar_one()
+    marks = connection.execute(select(func.count()).select_from(recall_marks)).scalar_one()
     return documents, marks
 
 

@@ -37,8 +37,8 @@ from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import SystemClock, format_timestamp
 from bridge.foundation.config import load_settings
 from bridge.foundation.ids import entry_id
-from bridge.recall.finding import WINDOW  # noqa: E402
-from bridge.recall.index import drop  # noqa: E402
+from bridge.recall.finding import WINDOW
+from bridge.recall.index import drop
 from bridge.storage import fulltext
 from bridge.storage.ddl import trigger_statements
 
