@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -14,14 +15,15 @@ import structlog
 from bridge.control.controller import Controller
 from bridge.foundation.errors import BridgeError
 from bridge.recall import index
+from bridge.storage.backend import Follower
 from bridge.storage.errors import StoreClosed
 
 #: How long a search catches up at most before it answers, and says that something is missing, in seconds.
 SEARCH_PATIENCE_SECONDS: Final = 2.0
 #: How long nobody must have written before the index is caught up by itself, in seconds.
 IDLE_SECONDS: Final = 0.5
-#: How long a wait for the next commit lasts before it is seen whether to go on.
-_LOOK_SECONDS: Final = 1.0
+#: How long a wait for the next commit lasts before it is seen whether to go on, in seconds.
+_LOOK_SECONDS: Final = 0.1
 
 _log = structlog.get_logger(__name__)
 
@@ -103,11 +105,8 @@ class Indexer:
 
     def _run(self) -> None:
         try:
-            follower = self._controller.store.follow()
-            try:
-                while not self._is_stopped.is_set():
-                    while follower.wait(IDLE_SECONDS) and not self._is_stopped.is_set():
-                        pass
+            with closing(self._controller.store.follow()) as follower:
+                while self._wait_until_quiet(follower):
                     started = time.monotonic()
                     while not self._is_stopped.is_set() and self._one_batch():
                         # As long a pause as it took: whoever writes meanwhile is not held up for long.
@@ -115,13 +114,20 @@ class Indexer:
                         started = time.monotonic()
                     while not self._is_stopped.is_set() and not follower.wait(_LOOK_SECONDS):
                         pass
-            finally:
-                follower.close()
         except StoreClosed:
             return
         except BridgeError:
             # Searching catches up by itself; nothing is lost but the head start.
             _log.warning("indexing_stopped", exc_info=True)
+
+    def _wait_until_quiet(self, follower: Follower) -> bool:
+        """Wait until nobody has written for a while; return false once this is to end."""
+        quiet = 0.0
+        while quiet < IDLE_SECONDS:
+            if self._is_stopped.is_set():
+                return False
+            quiet = 0.0 if follower.wait(_LOOK_SECONDS) else quiet + _LOOK_SECONDS
+        return True
 
     def _one_batch(self) -> bool:
         """Index one batch; return whether there was one."""

@@ -19,12 +19,12 @@ from bridge.storage import fulltext
 from bridge.storage.fulltext import DIGEST_INDEX, ENTRY_INDEX
 from bridge.storage.transaction import Connection
 
-#: Newest matches of each word, and of all words together, that are looked at.
+#: Newest matches that are looked at, of all words together and for as many words as are looked up one by one; of
+#: each of these at least as many as the second number says.
 WINDOW: Final = 1_000
-#: Digests that are looked at for each word.
-DIGEST_WINDOW: Final = 500
-#: Chats looked at where only a time is asked for: those with the newest entries in it.
-TIME_WINDOW: Final = 5_000
+MIN_WINDOW: Final = 200
+#: Newest entries that are looked at where only a time is asked for.
+TIME_WINDOW: Final = 2_000
 
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
@@ -129,14 +129,15 @@ def _evidence(connection: Connection, words: Sequence[Word], question: Question,
     if not groups:
         note(fulltext.newest(connection, ENTRY_INDEX, scopes, (), limit=TIME_WINDOW, span=span), 0)
         return found
+    each = max(MIN_WINDOW, WINDOW // len(groups))
     for place, group in enumerate(groups):
-        note(fulltext.newest(connection, ENTRY_INDEX, scopes, (group,), limit=WINDOW, span=span), 1 << place)
+        note(fulltext.newest(connection, ENTRY_INDEX, scopes, (group,), limit=each, span=span), 1 << place)
     own = groups[: len(question.words)]
     if len(own) > 1:
         # Beyond the newest matches of each word there may be older entries that hold all of them.
-        note(fulltext.newest(connection, ENTRY_INDEX, scopes, own, limit=WINDOW, span=span), (1 << len(own)) - 1)
+        note(fulltext.newest(connection, ENTRY_INDEX, scopes, own, limit=each, span=span), (1 << len(own)) - 1)
     for place, group in enumerate(groups):
-        for (chat,) in fulltext.newest(connection, DIGEST_INDEX, scopes, (group,), limit=DIGEST_WINDOW):
+        for (chat,) in fulltext.newest(connection, DIGEST_INDEX, scopes, (group,), limit=MIN_WINDOW):
             if chat in found or span is None:
                 one = found.get(chat)
                 if one is None:

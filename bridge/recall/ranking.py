@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from heapq import nlargest
 from typing import Final
 
 from bridge.recall.asking import RELATED_SHARE, Question
@@ -35,6 +37,9 @@ SATURATION: Final = 1.2
 CLEAR_LEAD: Final = 1.5
 #: Matches of one word in a chat that are counted.
 MAX_COUNTED: Final = 8
+
+#: Chats that are put in order at most, the most promising ones; nobody reads further.
+MAX_RANKED: Final = 200
 
 _FIRST_PLACE: Final = 1 / (RANK_CONSTANT + 1)
 
@@ -114,6 +119,8 @@ def rank(
     considered = evidence if is_relaxed else complete
     concepts = concepts_of(question)
     worth = Worth(concepts)
+    if len(considered) > MAX_RANKED:
+        considered = {one.chat: one for one in nlargest(MAX_RANKED, considered.values(), key=partial(_promise, worth))}
     best = {chat: _best_entry(one, worth, average_length) for chat, one in considered.items()}
     covers = {chat: _cover(one, concepts) for chat, one in considered.items()}
     digests = {chat: worth[one.digest] for chat, one in considered.items() if one.digest}
@@ -217,6 +224,11 @@ def score_entry(said: float, length: int, average_length: float) -> float:
     """Return how much an entry says: what its words do, less the longer it is."""
     relative = length / average_length if average_length else 1.0
     return said * (SATURATION + 1) / (1 + SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * relative))
+
+
+def _promise(worth: Worth, one: Evidence) -> tuple[float, float, int, int]:
+    """Return what a chat is worth a closer look for."""
+    return worth[one.words], worth[one.digest], len(one.documents), max(one.documents, default=0)
 
 
 def _best_entry(evidence: Evidence, worth: Worth, average_length: float) -> tuple[float, int | None]:
