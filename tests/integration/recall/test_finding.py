@@ -365,3 +365,32 @@ def test_time_zones_by_name():
     for name in ("Nowhere/Town", "../etc/passwd", "", "\0"):
         with pytest.raises(UnknownTimeZone):
             zone_named(name)
+
+
+def test_a_deep_question_looks_into_what_workers_said_whose_results_count(controller):
+    from sqlalchemy import insert
+
+    from bridge.storage.tables import delegations
+
+    parent = chat(controller, "please look into it")
+    worker, stranger = (
+        chat(controller, "the kestrel nests here", kind="worker"),
+        chat(controller, "a kestrel elsewhere"),
+    )
+    payload = {"delegation_id": "d1", "status": "completed", "summary": "done"}
+    result = controller.recorder.append_now(parent, EntryDraft(kind="worker.result", payload=payload)).id
+    values = {
+        "id": "d1",
+        "position": 0,
+        "parent_session_id": parent,
+        "worker_session_id": worker,
+        "status": "completed",
+    }
+    values |= {"result_entry_id": result, "created_at": "t", "updated_at": "t", "request": "{}"}
+    controller.store.write(lambda tx: tx.execute(insert(delegations).values(**values)))
+    assert recall(controller, NOWHERE, parent, "kestrel").hits == ()
+    (hit,) = recall(controller, NOWHERE, parent, "kestrel", deep=True).hits
+    assert (hit.entry.session_id, hit.is_source, hit.is_active) == (worker, True, False)
+    # Off the active path the result does not count.
+    controller.recorder.move_head(parent, f"{parent}-000001")
+    assert recall(controller, NOWHERE, parent, "kestrel", deep=True).hits == ()
