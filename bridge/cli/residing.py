@@ -22,7 +22,7 @@ from bridge.cli.line import preload
 from bridge.cli.resident import ResidentCommands
 from bridge.control.controller import Controller
 from bridge.control.delegations.recovery import recover
-from bridge.control.resident import end_resident
+from bridge.control.resident import begin_resident, end_resident
 from bridge.control.watched import CachedObserver
 from bridge.foundation.config import CONFIG_FILE, Settings
 from bridge.foundation.errors import BridgeError
@@ -119,6 +119,7 @@ def reside(
             ready()
             helper.submit(_catch_up, controller)
             helper.submit(prepare, controller)
+            begin_resident(controller)
 
         async def main() -> End:
             _end_on_signals(server)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from bridge.control.controller import Controller
+from bridge.control.delegations.evidence import RESULT_KIND
+from bridge.control.delegations.store import workers_of_results
+from bridge.control.indexing import SEARCH_PATIENCE_SECONDS, catch_up
 from bridge.control.standpoint import Standpoint, find_session
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import Entry, Node
 from bridge.conversations.paths import path_nodes
 from bridge.conversations.references import require_entry
 from bridge.foundation.ids import entry_id
-from bridge.recall.index import Place, Scope, catch_up, is_behind, require_readable_session, search
+from bridge.recall.index import require_readable_session, require_whole_texts
+from bridge.recall.recalling import Place, Scope, search
+from bridge.recall.store import unreadable_entry
 from bridge.recall.terms import Query, excerpt, parse_query
 from bridge.recall.texts import searchable_text
 from bridge.semantics.interpretation import require_readable
@@ -35,11 +39,14 @@ class Hit:
         Its words around the match, on one line.
     is_active
         Whether it lies on the session's active path.
+    is_source
+        Whether it lies in a session whose result the active path cites; only for a deep question.
     """
 
     entry: Entry
     excerpt: str
     is_active: bool
+    is_source: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -50,6 +57,7 @@ class Hit:
             "kind": self.entry.kind,
             "created_at": self.entry.created_at,
             "active": self.is_active,
+            "source": self.is_source,
             "excerpt": self.excerpt,
         }
 
@@ -66,6 +74,8 @@ class Recalled:
         Words left out because there were too many.
     is_empty_query
         Whether there was no letter and no digit to look for.
+    is_complete
+        Whether everything recorded in the session was looked through.
     """
 
     session_id: str
@@ -74,6 +84,7 @@ class Recalled:
     is_relaxed: bool
     ignored: int
     is_empty_query: bool
+    is_complete: bool = True
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -83,6 +94,7 @@ class Recalled:
             "relaxed": self.is_relaxed,
             "ignored": self.ignored,
             "empty_query": self.is_empty_query,
+            "complete": self.is_complete,
         }
 
 
@@ -94,11 +106,18 @@ def recall(
     *,
     limit: int = DEFAULT_LIMIT,
     offset: int = 0,
+    deep: bool = False,
 ) -> Recalled:
     """Return the conversational entries of a session that hold the words of a text, the best first.
 
     A session that is a fork includes what lies before it on its origin's path. Entries that are new since the last
-    search are indexed first, so whatever is recorded can be found.
+    search are indexed first, for a while; what is missing after that is said.
+
+    Parameters
+    ----------
+    deep
+        Whether to look also into the sessions of workers whose results lie on the active path. Nothing of that is
+        recorded, or becomes part of any context.
 
     Raises
     ------
@@ -112,15 +131,18 @@ def recall(
     with controller.store.read() as connection:
         session_id = find_session(connection, standpoint, session)
         scopes = _scopes(connection, session_id)
-        behind = [scope.session_id for scope in scopes if is_behind(connection, scope.session_id)]
-    for owner in behind if query.phrases else ():
-        while not controller.store.write(partial(catch_up, session_id=owner)):
-            pass
+        sources = _sources(connection, session_id) if deep else ()
+        scopes += tuple(Scope(source) for source in sources if source not in {scope.session_id for scope in scopes})
+    is_complete = not query.phrases or catch_up(
+        controller, [scope.session_id for scope in scopes], patience_seconds=SEARCH_PATIENCE_SECONDS
+    )
     with controller.store.read() as connection:
+        require_whole_texts(connection, [scope.session_id for scope in scopes] if query.phrases else ())
         page = search(connection, scopes, query, limit=limit, offset=offset)
         active = {node.id for node in _path(connection, session_id)}
-        hits = tuple(_hit(connection, place, query, active) for place in page.places)
-    return Recalled(session_id, hits, page.has_more, page.is_relaxed, query.ignored, not query.phrases)
+        hits = tuple(_hit(connection, place, query, active, sources) for place in page.places)
+    is_empty = not query.phrases
+    return Recalled(session_id, hits, page.has_more, page.is_relaxed, query.ignored, is_empty, is_complete)
 
 
 def _scopes(connection: Connection, session_id: str) -> tuple[Scope, ...]:
@@ -134,11 +156,19 @@ def _scopes(connection: Connection, session_id: str) -> tuple[Scope, ...]:
     return (Scope(session_id), *(Scope(owner, frozenset(sequences)) for owner, sequences in shared.items()))
 
 
+def _sources(connection: Connection, session_id: str) -> tuple[str, ...]:
+    """Return the sessions of the workers whose results lie on the active path, as far as this Bridge reads them."""
+    path = _path(connection, session_id)
+    results = {node.id for node in path if node.kind == RESULT_KIND}
+    workers = workers_of_results(connection, {node.session_id for node in path}, results) if results else []
+    return tuple(worker for worker in workers if unreadable_entry(connection, worker) is None)
+
+
 def _path(connection: Connection, session_id: str) -> Sequence[Node]:
     return path_nodes(connection, require_session(connection, session_id).active_entry_id)
 
 
-def _hit(connection: Connection, place: Place, query: Query, active: set[str]) -> Hit:
+def _hit(connection: Connection, place: Place, query: Query, active: set[str], sources: Sequence[str]) -> Hit:
     entry = require_entry(connection, entry_id(place.session_id, place.sequence))
     text = searchable_text(entry.semantic_schema_version, entry.kind, entry.payload_text, entry.context_visibility)
-    return Hit(entry, excerpt(text, query), entry.id in active)
+    return Hit(entry, excerpt(text, query), entry.id in active, entry.session_id in sources)

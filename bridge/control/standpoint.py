@@ -81,7 +81,8 @@ def find_workspace_named(connection: Connection, reference: str, directory: Path
         If it is neither.
     """
     found = find_workspace(connection, reference)
-    if found is None:
+    # No path has a NUL character, and the system's calls refuse one in an error of their own.
+    if found is None and "\0" not in reference:
         path = Path(reference) if directory is None else directory / reference
         found = workspace_at(connection, path)
     if found is None:

@@ -16,7 +16,7 @@ from bridge.foundation.canonical import canonical_text
 from bridge.recall import index
 from bridge.storage.checking import Problem, check_database
 from bridge.storage.copying import CopyProgress, TableDigest, copy_store
-from bridge.storage.errors import DatabaseFailed, NotOnThisDatabase
+from bridge.storage.errors import DatabaseFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,6 @@ def _search_index_problems(controller: Controller) -> list[Problem]:
         if controller.store.write(index.is_sound):
             return []
         found = "It does not hold what its list of places says."
-    except NotOnThisDatabase:
-        return []  # there is none on this database
     except DatabaseFailed as error:
         found = error.message
     controller.store.write(index.drop)

@@ -1,65 +1,121 @@
 """Keeping the search index: derived data, caught up when it is about to be read, and never on the way of a write.
 
-The mark of a session says how far it is indexed without a gap. It moves in the same transaction as what it speaks
-of, so a crash leaves both behind or neither. Everything can be dropped; it comes back the same.
+What is to be indexed is read and made into terms in a snapshot, beside whoever writes (:func:`prepare`); the write
+transaction only puts it in (:func:`put`), unless somebody else was quicker. The mark of a session says how far it is
+indexed without a gap, and a position says up to which event every session is. They move in the same transaction as
+what they speak of, so a crash leaves both behind or neither. Everything can be dropped; it comes back the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from hashlib import blake2b
 from typing import Final
 
+from bridge.foundation.ids import split_entry_id
 from bridge.recall import store
-from bridge.recall.terms import INDEX_VERSION, Query, terms
+from bridge.recall.digests import Digest
+from bridge.recall.store import Candidate, Mark
+from bridge.recall.terms import INDEX_VERSION, terms
 from bridge.recall.texts import is_searchable, searchable_text
 from bridge.semantics.interpretation import require_readable
+from bridge.semantics.kinds import READABLE_VERSIONS
+from bridge.storage import fulltext
+from bridge.storage.errors import StoredTextDamaged
+from bridge.storage.fulltext import DIGEST_INDEX, ENTRY_INDEX, MAX_DOCUMENT_TERMS, MAX_TERM_PLACES
 from bridge.storage.transaction import Connection, Transaction
 
-#: Entries indexed in one transaction: other writers wait no longer than that takes.
-MAX_BATCH: Final = 500
+#: Entries indexed in one transaction: other writers wait no longer than putting them in takes.
+MAX_BATCH: Final = 1_000
+#: Events looked through at a time for what is new.
+MAX_EVENTS: Final = 5_000
+#: Terms that the parts of a very long entry share, so that a phrase across a cut is found.
+PART_OVERLAP: Final = 64
+#: Numbers of documents in one millisecond.
+SLOTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """Where a search may look.
+class Document:
+    """An entry, or a part of one, to put in under the first free number from ``number`` on."""
 
-    Parameters
-    ----------
-    sequences
-        Which entries of the session; None means all. A fork sees of its origin what lies on the shared path.
-    """
-
-    session_id: str
-    sequences: frozenset[int] | None = None
-
-    def includes(self, sequence: int) -> bool:
-        return self.sequences is None or sequence in self.sequences
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a hit lies."""
-
-    session_id: str
+    number: int
     sequence: int
+    part: int
+    terms: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Some hits, the best first.
+class SessionPart:
+    """The next entries of one session to put in.
 
     Parameters
     ----------
-    has_more
-        Whether a further one follows; known from having looked at it.
-    is_relaxed
-        Whether no entry holds everything asked for, so that these hold a part of it.
+    expected
+        The mark when this was made; where it is another one by now, somebody else was quicker. None: there is none.
+    mark
+        The mark afterwards; its number is given when it is put in.
+    forget
+        Whether what is indexed of the session must go first, since it stands in the wrong scope.
     """
 
-    places: tuple[Place, ...]
-    has_more: bool
-    is_relaxed: bool
+    expected: Mark | None
+    mark: Mark
+    documents: tuple[Document, ...]
+    forget: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some work.
+
+    Parameters
+    ----------
+    position
+        The position afterwards, if all sessions are indexed up to it then; None: as it is.
+    entries
+        Entries read for it.
+    is_last
+        Whether nothing is left after it.
+    """
+
+    parts: tuple[SessionPart, ...]
+    position: int | None
+    entries: int
+    is_last: bool
+    outdated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is missing from the index."""
+
+    sessions: int
+    entries: int
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.sessions
+
+
+def number_of(created_at: str) -> int:
+    """Return the first number for a document of a time; the order of numbers is that of times."""
+    moment = datetime.fromisoformat(created_at)
+    return (int(moment.timestamp() * 1000) if moment.tzinfo else 0) * SLOTS
+
+
+def scope_of_session(chat: int) -> str:
+    """Return the scope of one session by its number."""
+    return f"s{chat}"
+
+
+def scope_of(kind: str, *, workspace_id: str | None = None, harness: str | None = None) -> str:
+    """Return the scope of all sessions of a kind, in a workspace and of a harness if these are named."""
+    named = "\0".join((kind, workspace_id or "", harness or ""))
+    return "k" + blake2b(named.encode(), digest_size=10).hexdigest()
 
 
 def require_readable_session(connection: Connection, session_id: str) -> None:
@@ -75,87 +131,315 @@ def require_readable_session(connection: Connection, session_id: str) -> None:
         require_readable(found[1], entry_id=found[0])
 
 
-def is_behind(connection: Connection, session_id: str) -> bool:
-    """Return whether entries of a session are missing from the index, or were indexed in another way."""
-    store.require_index(connection)
-    mark = store.mark_of(connection, session_id)
-    if mark is None or mark[1] != INDEX_VERSION:
-        return True
-    return mark[0] < store.last_sequence(connection, session_id)
+def require_whole_texts(connection: Connection, session_ids: Iterable[str]) -> None:
+    """Refuse sessions of which a text could not be indexed because it is damaged.
 
-
-def catch_up(tx: Transaction, session_id: str, *, limit: int = MAX_BATCH) -> bool:
-    """Index the next entries of a session; return whether it is complete now.
-
-    What was indexed under another version is thrown away, of all sessions: the index cannot forget a single entry.
+    Raises
+    ------
+    StoredTextDamaged
+        If there is such a text, and it still is not there.
     """
-    store.require_index(tx.connection)
-    mark = store.mark_of(tx.connection, session_id)
-    if mark is not None and mark[1] != INDEX_VERSION:
-        store.clear(tx)
-        mark = None
-    through = -1 if mark is None else mark[0]
-    rows = store.entries_after(tx.connection, session_id, through, limit)
-    for row in rows:
-        if not is_searchable(row.kind, row.context_visibility):
+    for session_id in session_ids:
+        mark = store.mark_of(connection, session_id)
+        if mark is not None and mark.unreadable_entry_id is not None:
+            row = store.entry_at(connection, session_id, split_entry_id(mark.unreadable_entry_id)[1])
+            if row is not None:
+                store.text_of(connection, row)
+
+
+def is_current(connection: Connection) -> bool:
+    """Return whether the index has everything that is in the store: one look at two numbers."""
+    return store.state(connection).get("position") == store.last_position(connection)
+
+
+def backlog(connection: Connection) -> Backlog:
+    """Return what is missing from the index; looks at every session."""
+    return Backlog(*store.count_behind(connection, INDEX_VERSION))
+
+
+def prepare(
+    connection: Connection, session_ids: Iterable[str] | None = None, *, limit: int = MAX_BATCH
+) -> Batch | None:
+    """Return the next work, made ready in a snapshot; None if there is none.
+
+    Parameters
+    ----------
+    session_ids
+        Only what is missing of these sessions; None: of all.
+    """
+    version = store.state(connection).get("version")
+    if version is not None and version != INDEX_VERSION:
+        return Batch((), None, 0, is_last=False, outdated=True)
+    if session_ids is not None:
+        found = (store.candidate(connection, session_id) for session_id in session_ids)
+        batch = _batch(connection, [one for one in found if one is not None], limit, None)
+        return batch if batch.parts else None
+    position, last = store.state(connection).get("position"), store.last_position(connection)
+    if position == last:
+        return None
+    if position is None or position > last:
+        behind = store.candidates_behind(connection, INDEX_VERSION, limit)
+        return _batch(connection, behind, limit, last if len(behind) < limit else None)
+    touched, through = store.touched_after(connection, position, MAX_EVENTS)
+    found = (store.candidate(connection, session_id) for session_id in touched)
+    return _batch(connection, [one for one in found if one is not None], limit, through, is_last=through == last)
+
+
+def put(tx: Transaction, batch: Batch) -> None:
+    """Put in what was prepared, but for sessions that somebody else indexed meanwhile."""
+    if batch.outdated:
+        drop(tx)
+        return
+    documents: list[tuple[int, str, Sequence[str]]] = []
+    digests: list[tuple[int, str, Sequence[str]]] = []
+    rows: list[tuple[int, int, int]] = []
+    # Of a digest only the label has words that no entry has.
+    labels: Counter[str] = Counter()
+    is_whole = True
+    next_chat = store.last_chat(tx.connection) + 1
+    for part in batch.parts:
+        present = store.mark_of(tx.connection, part.mark.session_id)
+        if present != part.expected:
+            is_whole = False
             continue
-        stored = store.text_of(tx.connection, session_id, row)
-        found = terms(searchable_text(row.semantic_schema_version, row.kind, stored, row.context_visibility))
-        if found:
-            store.add_document(tx, session_id, row.sequence, found)
-    if rows or mark is None:
-        store.put_mark(tx, session_id, rows[-1].sequence if rows else through, INDEX_VERSION)
-    return len(rows) < limit
+        if part.forget and present is not None:
+            forget_session(tx, present.session_id)
+            present = None
+        chat = next_chat if present is None else present.chat
+        next_chat += present is None
+        scope = f"{scope_of_session(chat)} {part.mark.scope}"
+        for document in part.documents:
+            documents.append((document.number, scope, document.terms))
+            rows.append((chat, document.sequence, document.part))
+        if present is None or present.digest != part.mark.digest:
+            if present is not None:
+                old = Digest.from_text(present.digest)
+                fulltext.remove(tx, DIGEST_INDEX, chat, scope, old.terms)
+                labels.subtract(set(terms(old.label)))
+            digest = Digest.from_text(part.mark.digest)
+            digests.append((chat, scope, digest.terms))
+            labels.update(set(terms(digest.label)))
+        store.put_mark(tx, replace(part.mark, chat=chat))
+    _put_documents(tx, documents, rows)
+    fulltext.add(tx, DIGEST_INDEX, digests)
+    store.count_terms(tx, {term: count for term, count in labels.items() if count}, documents=0, terms=0)
+    if batch.position is not None and is_whole:
+        store.put_position(tx, batch.position)
+    if store.state(tx.connection).get("version") is None:
+        store.count_state(tx, {"version": INDEX_VERSION})
 
 
 def drop(tx: Transaction) -> None:
     """Throw the whole index away; the next search makes of it what it needs."""
-    store.require_index(tx.connection)
+    fulltext.clear(tx)
     store.clear(tx)
 
 
+def forget_session(tx: Transaction, session_id: str) -> None:
+    """Take a session out of the index; before its entries are removed, since what goes is made of them once more."""
+    mark = store.mark_of(tx.connection, session_id)
+    if mark is None:
+        return
+    if mark.terms_version != INDEX_VERSION:
+        drop(tx)
+        return
+    scope = f"{scope_of_session(mark.chat)} {mark.scope}"
+    _forget_documents(tx, mark, scope, store.documents_of(tx.connection, mark.chat))
+    digest = Digest.from_text(mark.digest)
+    fulltext.remove(tx, DIGEST_INDEX, mark.chat, scope, digest.terms)
+    store.count_terms(tx, dict.fromkeys(terms(digest.label), -1), documents=0, terms=0)
+    store.forget_mark(tx, mark)
+    store.put_position(tx, None)
+
+
 def forget_gaps(tx: Transaction, session_id: str) -> None:
-    """Throw away what was indexed if it includes a session into which entries came below its mark."""
-    if tx.connection.dialect.name == "sqlite" and store.mark_of(tx.connection, session_id) is not None:
-        store.clear(tx)
+    """Take a session out of the index into which entries came below its mark."""
+    forget_session(tx, session_id)
 
 
 def is_sound(tx: Transaction) -> bool:
-    """Return whether the index holds as many entries as have a place in it, after its own check of its structure.
+    """Return whether the index holds as many documents as have a place in it, after its own check of its structure.
 
     Raises
     ------
     DatabaseFailed
         If its structure is damaged; :func:`drop` mends that.
     """
-    store.require_index(tx.connection)
-    store.check_structure(tx)
-    places, held = store.count_documents(tx.connection)
-    return places == held
+    fulltext.check_structure(tx)
+    documents, digests = store.count_places(tx.connection)
+    held = fulltext.count(tx.connection, ENTRY_INDEX), fulltext.count(tx.connection, DIGEST_INDEX)
+    return (documents, digests) == held and store.state(tx.connection).get("documents", 0) == documents
 
 
-def search(connection: Connection, scopes: Iterable[Scope], query: Query, *, limit: int, offset: int = 0) -> Page:
-    """Return the entries within some scopes that hold everything asked for; if none does, those that hold a part."""
-    store.require_index(connection)
-    known = {scope.session_id: scope for scope in scopes}
-    if not query.phrases or not known:
-        return Page((), has_more=False, is_relaxed=False)
-    page = _page(connection, known, query, limit, offset, match_all=True)
-    if page.places or len(query.phrases) == 1:
-        return page
-    if offset and _page(connection, known, query, 1, 0, match_all=True).places:
-        return page
-    return _page(connection, known, query, limit, offset, match_all=False)
+def parts_of(found: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the terms of an entry in parts that an index can hold; nearly always one. Parts overlap."""
+    if len(found) <= MAX_TERM_PLACES:
+        yield found
+        return
+    start, counts = 0, Counter[str]()
+    for place, term in enumerate(found):
+        if place - start >= MAX_DOCUMENT_TERMS or counts[term] >= MAX_TERM_PLACES:
+            yield found[start:place]
+            start = max(place - PART_OVERLAP, start + 1)
+            counts = Counter(found[start:place])
+        counts[term] += 1
+    yield found[start:]
 
 
-def _page(
-    connection: Connection, scopes: dict[str, Scope], query: Query, limit: int, offset: int, *, match_all: bool
-) -> Page:
-    found: list[Place] = []
-    for session_id, sequence in store.search(connection, list(scopes), query.phrases, match_all=match_all):
-        scope = scopes.get(session_id)
-        if scope is not None and scope.includes(sequence):
-            found.append(Place(session_id, sequence))
-            if len(found) > offset + limit:
-                break
-    return Page(tuple(found[offset : offset + limit]), has_more=len(found) > offset + limit, is_relaxed=not match_all)
+@dataclass(slots=True)
+class _Reading:
+    """One session while it is read."""
+
+    digest: Digest
+    branches: bool
+    unreadable: tuple[str, int] | None
+    previous: str | None = None
+    documents: list[Document] = field(default_factory=list)
+
+
+def _batch(
+    connection: Connection, candidates: Sequence[Candidate], limit: int, position: int | None, *, is_last: bool = True
+) -> Batch:
+    parts: list[SessionPart] = []
+    entries = 0
+    for candidate in candidates:
+        if entries >= limit:
+            return Batch(tuple(parts), None, entries, is_last=False)
+        part, read, is_complete = _session_part(connection, candidate, limit - entries)
+        entries += read
+        if part is not None:
+            parts.append(part)
+        if not is_complete:
+            return Batch(tuple(parts), None, entries, is_last=False)
+    return Batch(tuple(parts), position, entries, is_last=is_last and position is not None)
+
+
+def _session_part(connection: Connection, candidate: Candidate, limit: int) -> tuple[SessionPart | None, int, bool]:
+    """Return what is missing of a session, how many entries were read for it, and whether that is all of it."""
+    expected = store.mark_of(connection, candidate.session_id)
+    scope = _scope_words(candidate)
+    forget = expected is not None and (expected.scope != scope or expected.terms_version != INDEX_VERSION)
+    mark = None if forget else expected
+    through = -1 if mark is None else mark.indexed_through
+    rows = store.entries_after(connection, candidate.session_id, through, limit)
+    if mark is not None and not rows and mark.changed_at == candidate.changed_at:
+        return None, 0, True
+    reading = _Reading(
+        digest=replace(Digest.from_text("" if mark is None else mark.digest), label=candidate.label or ""),
+        branches=mark is not None and bool(mark.branches),
+        unreadable=None
+        if mark is None or mark.unreadable_entry_id is None
+        else (mark.unreadable_entry_id, mark.unreadable_version or 0),
+        previous=None if through < 0 else "?",
+    )
+    for row in rows:
+        _read(connection, row, reading)
+    done = Mark(
+        session_id=candidate.session_id,
+        chat=0,
+        indexed_through=rows[-1].sequence if rows else through,
+        terms_version=INDEX_VERSION,
+        scope=scope,
+        digest=reading.digest.to_text(),
+        changed_at=candidate.changed_at,
+        branches=int(reading.branches),
+        unreadable_entry_id=None if reading.unreadable is None else reading.unreadable[0],
+        unreadable_version=None if reading.unreadable is None else reading.unreadable[1],
+    )
+    part = SessionPart(expected, done, tuple(reading.documents), forget)
+    return part, len(rows), len(rows) < limit or rows[-1].sequence >= candidate.last_sequence
+
+
+def _read(connection: Connection, row: store.Row, reading: _Reading) -> None:
+    # Of the first entry of a batch it is only known that something came before it.
+    if reading.previous is not None and reading.previous not in ("?", row.parent_entry_id):
+        reading.branches = True
+    if reading.previous == "?" and row.parent_entry_id is not None:
+        number = int(row.parent_entry_id.rpartition("-")[2])
+        reading.branches = reading.branches or number != row.sequence - 1
+    reading.previous = row.id
+    if row.semantic_schema_version not in READABLE_VERSIONS:
+        reading.unreadable = reading.unreadable or (row.id, row.semantic_schema_version)
+    elif is_searchable(row.kind, row.context_visibility):
+        try:
+            stored = store.text_of(connection, row)
+        except StoredTextDamaged:
+            # One damaged text must not keep all other sessions from being found.
+            reading.unreadable = reading.unreadable or (row.id, row.semantic_schema_version)
+            return
+        words = searchable_text(row.semantic_schema_version, row.kind, stored, row.context_visibility)
+        found = terms(words)
+        if found:
+            reading.digest = reading.digest.with_entry(row.kind, words)
+            number = number_of(row.created_at)
+            reading.documents.extend(
+                Document(number, row.sequence, part, piece) for part, piece in enumerate(parts_of(found))
+            )
+
+
+def _scope_words(candidate: Candidate) -> str:
+    kind, workspace, harness = candidate.kind, candidate.workspace_id, candidate.harness
+    words = {
+        scope_of(kind),
+        scope_of(kind, workspace_id=workspace),
+        scope_of(kind, harness=harness),
+        scope_of(kind, workspace_id=workspace, harness=harness),
+    }
+    return " ".join(sorted(words))
+
+
+def _put_documents(
+    tx: Transaction, documents: Sequence[tuple[int, str, Sequence[str]]], rows: Sequence[tuple[int, int, int]]
+) -> None:
+    """Put documents in, the lowest number first: out of order FTS5 writes each by itself."""
+    if not documents:
+        return
+    order = sorted(range(len(documents)), key=lambda place: documents[place][0])
+    taken = store.taken_among(tx.connection, [documents[place][0] for place in order])
+    counts: Counter[str] = Counter()
+    added: list[tuple[int, str, Sequence[str]]] = []
+    places: list[tuple[int, int, int, int, int]] = []
+    total, previous = 0, -1
+    for place in order:
+        number, scope, found = documents[place]
+        if number <= previous or number in taken:
+            number = _free(tx.connection, max(number, previous + 1))
+        previous = number
+        counts.update(set(found))
+        total += len(found)
+        added.append((number, scope, found))
+        places.append((number, *rows[place], len(found)))
+    fulltext.add(tx, ENTRY_INDEX, added)
+    store.add_documents(tx, places)
+    store.count_terms(tx, counts, documents=len(added), terms=total)
+
+
+def _free(connection: Connection, number: int) -> int:
+    """Return the first number from one on that is not taken."""
+    while True:
+        taken = store.taken_between(connection, number, number + SLOTS)
+        for free in range(number, number + SLOTS):
+            if free not in taken:
+                return free
+        number += SLOTS
+
+
+def _forget_documents(tx: Transaction, mark: Mark, scope: str, documents: Sequence[tuple[int, int, int]]) -> None:
+    counts: Counter[str] = Counter()
+    total, at = 0, -1
+    parts: list[Sequence[str]] = []
+    for number, sequence, part in documents:
+        if at != sequence:
+            at, parts = sequence, list(parts_of(_terms_at(tx.connection, mark.session_id, sequence)))
+        counts.subtract(set(parts[part]))
+        total += len(parts[part])
+        fulltext.remove(tx, ENTRY_INDEX, number, scope, parts[part])
+    store.count_terms(tx, counts, documents=-len(documents), terms=-total)
+
+
+def _terms_at(connection: Connection, session_id: str, sequence: int) -> list[str]:
+    row = store.entry_at(connection, session_id, sequence)
+    if row is None:
+        return []
+    text = store.text_of(connection, row)
+    return terms(searchable_text(row.semantic_schema_version, row.kind, text, row.context_visibility))

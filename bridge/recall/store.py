@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
+from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, func, insert, or_, select, text
 
-from bridge.foundation.ids import entry_id
 from bridge.semantics.kinds import READABLE_VERSIONS
-from bridge.storage.errors import NotOnThisDatabase, StoredTextDamaged
+from bridge.storage.errors import StoredTextDamaged
 from bridge.storage.longtexts import body_of
-from bridge.storage.tables import recall_documents, recall_marks, session_entries
-from bridge.storage.tables.recall import RECALL_INDEX
+from bridge.storage.prepared import Prepared, driver_of
+from bridge.storage.tables import (
+    event_order,
+    quarantined_sessions,
+    recall_documents,
+    recall_marks,
+    recall_state,
+    recall_terms,
+    session_entries,
+    session_heads,
+    sessions,
+)
 from bridge.storage.transaction import Transaction
 
-_D, _M, _E = recall_documents.c, recall_marks.c, session_entries.c
-
-# The virtual table is outside SQLAlchemy's reach; the name is a constant.
-_INSERT = f"INSERT INTO {RECALL_INDEX}(rowid, session, terms) VALUES (?, ?, ?)"  # noqa: S608 - no input in it
-_COMMAND = f"INSERT INTO {RECALL_INDEX}({RECALL_INDEX}) VALUES (?)"  # noqa: S608 - no input in it
-_SEARCH = (
-    f"SELECT d.session_id, d.sequence FROM {RECALL_INDEX} JOIN recall_documents AS d "  # noqa: S608 - no input in it
-    f"ON d.document = {RECALL_INDEX}.rowid WHERE {RECALL_INDEX} MATCH ? "
-    f"ORDER BY bm25({RECALL_INDEX}, 0.0, 1.0), d.sequence DESC, d.session_id"
+_D, _M, _E, _H, _S = recall_documents.c, recall_marks.c, session_entries.c, session_heads.c, sessions.c
+#: Values that one statement looks up at most.
+_MAX_VALUES = 1_000
+_ADD_DOCUMENT = Prepared(insert(recall_documents), "document", "chat", "sequence", "part", "length")
+_ADD_TERMS = text(
+    "INSERT INTO recall_terms (term, documents) VALUES (:term, :documents)"
+    " ON CONFLICT (term) DO UPDATE SET documents = recall_terms.documents + excluded.documents"
+)
+_ADD_STATE = text(
+    "INSERT INTO recall_state (name, value) VALUES (:name, :value)"
+    " ON CONFLICT (name) DO UPDATE SET value = recall_state.value + excluded.value"
 )
 
 
@@ -32,60 +43,194 @@ _SEARCH = (
 class Row:
     """What of a stored entry decides whether and under which terms it can be found."""
 
+    id: str
+    parent_entry_id: str | None
     sequence: int
     semantic_schema_version: int
     kind: str
     context_visibility: str
+    created_at: str
     payload_hash: str
     #: None where the text is long.
     payload: str | None
 
 
-def require_index(connection: Connection) -> None:
-    """Refuse a database that cannot hold the index.
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a session is indexed, and what about it; see the table."""
 
-    Raises
-    ------
-    NotOnThisDatabase
-        If it is not SQLite: the index is one of its FTS5 tables.
-    """
-    if connection.dialect.name != "sqlite":
-        raise NotOnThisDatabase("Searching needs a store on SQLite so far; this one is on PostgreSQL.")
-
-
-def session_term(session_id: str) -> str:
-    """Return the term that every indexed entry of a session has, and no entry of another one."""
-    return "s" + sha256(session_id.encode()).hexdigest()
-
-
-def mark_of(connection: Connection, session_id: str) -> tuple[int, int] | None:
-    """Return how far a session is indexed, and under which version; None if it is not."""
-    query = select(_M.indexed_through, _M.terms_version).where(_M.session_id == session_id)
-    row = connection.execute(query).first()
-    return None if row is None else (row[0], row[1])
+    session_id: str
+    chat: int
+    indexed_through: int
+    terms_version: int
+    scope: str
+    digest: str
+    changed_at: str
+    branches: int
+    unreadable_entry_id: str | None
+    unreadable_version: int | None
 
 
-def put_mark(tx: Transaction, session_id: str, indexed_through: int, version: int) -> None:
-    tx.execute(delete(recall_marks).where(_M.session_id == session_id))
-    tx.execute(
-        insert(recall_marks).values(session_id=session_id, indexed_through=indexed_through, terms_version=version)
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A session as it is now, to compare with its mark."""
+
+    session_id: str
+    kind: str
+    workspace_id: str | None
+    harness: str | None
+    label: str | None
+    changed_at: str
+    last_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedChat:
+    """A session as it is indexed and as it is; ``session`` has the values of its row and head, in their order."""
+
+    session_id: str
+    chat: int
+    indexed_through: int
+    digest: str
+    branches: int
+    unreadable_entry_id: str | None
+    unreadable_version: int | None
+    is_quarantined: bool
+    session: tuple[Any, ...]
+
+
+_ADD_TERM_COUNTS = Prepared(_ADD_TERMS, "term", "documents")
+_STATE = Prepared(select(recall_state.c.name, recall_state.c.value))
+_LAST_POSITION = Prepared(select(func.max(event_order.c.position)))
+_MARK_COLUMNS = [recall_marks.c[name] for name in Mark.__dataclass_fields__]
+_CANDIDATE_COLUMNS = [_S.id, _S.kind, _S.workspace_id, _S.harness, _S.label, _S.updated_at, _H.next_sequence - 1]
+
+
+_ANY_UNREADABLE = Prepared(select(_M.chat).where(_M.unreadable_entry_id.is_not(None)).limit(1))
+_ANY_QUARANTINED = Prepared(select(quarantined_sessions.c.session_id).limit(1))
+_MARK_OF = Prepared(select(*_MARK_COLUMNS).where(_M.session_id == bindparam("session")), "session")
+_ENTRY_COLUMNS = [session_entries.c[name] for name in Row.__dataclass_fields__]
+_ENTRIES_AFTER = Prepared(
+    select(*_ENTRY_COLUMNS)
+    .where(_E.session_id == bindparam("session"), _E.sequence > bindparam("after"))
+    .order_by(_E.sequence)
+    .limit(bindparam("limit")),
+    "session",
+    "after",
+    "limit",
+)
+_CANDIDATE = Prepared(
+    select(*_CANDIDATE_COLUMNS)
+    .select_from(sessions.join(session_heads, _H.session_id == _S.id))
+    .where(_S.id == bindparam("session")),
+    "session",
+)
+
+
+def mark_of(connection: Connection, session_id: str) -> Mark | None:
+    """Return how far a session is indexed; None if it is not."""
+    row = _MARK_OF.run(connection, session_id).fetchone()
+    return None if row is None else Mark(*row)
+
+
+def indexed_chats(connection: Connection, chats: Sequence[int]) -> dict[int, IndexedChat]:
+    """Return some sessions by their number; those whose row is gone are left out."""
+    query = (
+        "SELECT m.session_id, m.chat, m.indexed_through, m.digest, m.branches, m.unreadable_entry_id,"
+        " m.unreadable_version, q.session_id, s.kind, s.workspace_id, s.agent_id, s.harness, s.label, s.status,"
+        " s.parent_session_id, s.parent_relation, s.created_at, h.updated_at, h.active_entry_id, h.next_sequence"
+        " FROM recall_marks AS m JOIN sessions AS s ON s.id = m.session_id"
+        " JOIN session_heads AS h ON h.session_id = m.session_id"
+        " LEFT JOIN quarantined_sessions AS q ON q.session_id = m.session_id WHERE m.chat IN ({})"
+    )
+    found = {}
+    for session_id, chat, through, digest, branches, entry, version, quarantined, *session in _among(
+        connection, query, chats
+    ):
+        whole = (session_id, *session)
+        is_quarantined = quarantined is not None
+        one = IndexedChat(session_id, chat, through, digest, branches, entry, version, is_quarantined, whole)
+        found[chat] = one
+    return found
+
+
+def put_mark(tx: Transaction, mark: Mark) -> None:
+    """Write a mark, in the place of the one that the session has."""
+    tx.execute(delete(recall_marks).where(_M.session_id == mark.session_id))
+    tx.execute(insert(recall_marks).values({name: getattr(mark, name) for name in Mark.__dataclass_fields__}))
+
+
+def last_chat(connection: Connection) -> int:
+    """Return the highest number given to a session, 0 if there is none."""
+    return connection.execute(select(func.max(_M.chat))).scalar() or 0
+
+
+def candidate(connection: Connection, session_id: str) -> Candidate | None:
+    """Return a session as it is now; None if there is none."""
+    row = _CANDIDATE.run(connection, session_id).fetchone()
+    return None if row is None else Candidate(*row)
+
+
+def candidates_behind(connection: Connection, version: int, limit: int) -> list[Candidate]:
+    """Return sessions that are not indexed to their end, or not as they are now; looks at all of them."""
+    query = _candidates().outerjoin(recall_marks, _M.session_id == _S.id).where(_is_behind(version))
+    return [Candidate(*row) for row in connection.execute(query.order_by(_S.id).limit(limit))]
+
+
+def count_behind(connection: Connection, version: int) -> tuple[int, int]:
+    """Return how many sessions and how many entries are missing from the index; looks at all of them."""
+    missing = _H.next_sequence - 1 - func.coalesce(_M.indexed_through, -1)
+    query = select(func.count(), func.coalesce(func.sum(missing), 0)).select_from(
+        sessions.join(session_heads, _H.session_id == _S.id).outerjoin(recall_marks, _M.session_id == _S.id)
+    )
+    sessions_behind, entries = connection.execute(query.where(_is_behind(version))).one()
+    return sessions_behind, int(entries)
+
+
+def _candidates() -> Select[Any]:
+    return select(*_CANDIDATE_COLUMNS).select_from(sessions.join(session_heads, _H.session_id == _S.id))
+
+
+def _is_behind(version: int) -> ColumnElement[bool]:
+    return or_(
+        _M.session_id.is_(None),
+        _M.indexed_through < _H.next_sequence - 1,
+        _M.changed_at != _S.updated_at,
+        _M.terms_version != version,
     )
 
 
-def last_sequence(connection: Connection, session_id: str) -> int:
-    """Return the highest sequence of a session, -1 if it has no entries."""
-    found: int | None = connection.execute(select(func.max(_E.sequence)).where(_E.session_id == session_id)).scalar()
-    return -1 if found is None else found
+def last_position(connection: Connection) -> int:
+    """Return the place of the last event in the order of commits, 0 if there is none."""
+    row = _LAST_POSITION.run(connection).fetchone()
+    return 0 if row is None else row[0] or 0
+
+
+def touched_after(connection: Connection, position: int, limit: int) -> tuple[list[str], int]:
+    """Return of whom the next events after a place speak, once each, and the place of the last of these events."""
+    query = select(event_order.c.position, event_order.c.chain_id).where(event_order.c.position > position)
+    rows = connection.execute(query.order_by(event_order.c.position).limit(limit)).all()
+    return list(dict.fromkeys(row[1] for row in rows)), rows[-1][0] if rows else position
+
+
+def state(connection: Connection) -> dict[str, int]:
+    """Return what is known of the index as a whole."""
+    return dict(_STATE.run(connection).fetchall())
+
+
+def put_position(tx: Transaction, position: int | None) -> None:
+    """Set the place in the order of events up to which everything is indexed; None: not known."""
+    tx.execute(delete(recall_state).where(recall_state.c.name == "position"))
+    if position is not None:
+        tx.execute(insert(recall_state).values(name="position", value=position))
 
 
 def entries_after(connection: Connection, session_id: str, sequence: int, limit: int) -> list[Row]:
     """Return the next entries of a session in the order of sequence."""
-    query = select(_E.sequence, _E.semantic_schema_version, _E.kind, _E.context_visibility, _E.payload_hash, _E.payload)
-    query = query.where(_E.session_id == session_id, _E.sequence > sequence).order_by(_E.sequence).limit(limit)
-    return [Row(*row) for row in connection.execute(query)]
+    return [Row(*row) for row in _ENTRIES_AFTER.run(connection, session_id, sequence, limit)]
 
 
-def text_of(connection: Connection, session_id: str, row: Row) -> str:
+def text_of(connection: Connection, row: Row) -> str:
     """Return the payload text of an entry.
 
     Raises
@@ -95,12 +240,17 @@ def text_of(connection: Connection, session_id: str, row: Row) -> str:
     """
     text = body_of(connection, row.payload_hash) if row.payload is None else row.payload
     if text is None:
-        identity = entry_id(session_id, row.sequence)
         raise StoredTextDamaged(
-            f"The text of {identity} is not in the store any more, so its session cannot be searched.",
-            details={"entry_id": identity, "digest": row.payload_hash, "reason": "missing"},
+            f"The text of {row.id} is not in the store any more, so its session cannot be searched.",
+            details={"entry_id": row.id, "digest": row.payload_hash, "reason": "missing"},
         )
     return text
+
+
+def entry_at(connection: Connection, session_id: str, sequence: int) -> Row | None:
+    """Return one entry of a session; None if it is not there."""
+    rows = entries_after(connection, session_id, sequence - 1, 1)
+    return rows[0] if rows and rows[0].sequence == sequence else None
 
 
 def unreadable_entry(connection: Connection, session_id: str) -> tuple[str, int] | None:
@@ -112,48 +262,110 @@ def unreadable_entry(connection: Connection, session_id: str) -> tuple[str, int]
     return None if row is None else (row[0], row[1])
 
 
-def add_document(tx: Transaction, session_id: str, sequence: int, terms: Iterable[str]) -> None:
-    """Put an entry into the index; its place must be free."""
-    added = tx.execute(insert(recall_documents).values(session_id=session_id, sequence=sequence))
-    (document,) = added.inserted_primary_key or (None,)
-    tx.connection.exec_driver_sql(_INSERT, (document, session_term(session_id), " ".join(terms)))
+def add_documents(tx: Transaction, rows: list[tuple[int, int, int, int, int]]) -> None:
+    """Write down where documents lead to: number, session's number, sequence, part, length; numbers must be free."""
+    if rows:
+        _ADD_DOCUMENT.run_many_on(driver_of(tx.connection), tx.connection.dialect, rows)
+
+
+def taken_among(connection: Connection, numbers: Sequence[int]) -> set[int]:
+    """Return which of some numbers of documents are taken."""
+    query = "SELECT document FROM recall_documents WHERE document IN ({})"
+    return {row[0] for row in _among(connection, query, numbers)}
+
+
+def _among(connection: Connection, query: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a query about some values; written out, since SQLAlchemy takes longer than the database."""
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    for start in range(0, len(values), _MAX_VALUES):
+        some = values[start : start + _MAX_VALUES]
+        for row in connection.exec_driver_sql(query.format(",".join([mark] * len(some))), tuple(some)):
+            yield tuple(row)
+
+
+def taken_between(connection: Connection, first: int, last: int) -> set[int]:
+    """Return which numbers of documents are taken between two, both included."""
+    return set(connection.execute(select(_D.document).where(_D.document.between(first, last))).scalars())
+
+
+def documents_of(connection: Connection, chat: int) -> list[tuple[int, int, int]]:
+    """Return number, sequence and part of all documents of a session."""
+    query = select(_D.document, _D.sequence, _D.part).where(_D.chat == chat).order_by(_D.sequence, _D.part)
+    return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+
+
+def count_terms(tx: Transaction, counts: Mapping[str, int], *, documents: int, terms: int) -> None:
+    """Add to the number of documents that each term stands in, and to those of all documents and terms."""
+    if counts:
+        rows = [(term, counts[term]) for term in sorted(counts)]
+        _ADD_TERM_COUNTS.run_many_on(driver_of(tx.connection), tx.connection.dialect, rows)
+        if any(count < 0 for count in counts.values()):
+            tx.execute(delete(recall_terms).where(recall_terms.c.documents <= 0))
+    count_state(tx, {"documents": documents, "terms": terms})
+
+
+def count_state(tx: Transaction, values: Mapping[str, int]) -> None:
+    """Add to numbers of the index as a whole."""
+    tx.execute(_ADD_STATE, [{"name": name, "value": value} for name, value in values.items()])
+
+
+def frequencies(connection: Connection, terms: Iterable[str]) -> dict[str, int]:
+    """Return in how many documents some terms stand; a term that stands in none is left out."""
+    return dict(_among(connection, "SELECT term, documents FROM recall_terms WHERE term IN ({})", list(terms)))
+
+
+def beginning_with(connection: Connection, prefix: str, limit: int) -> list[tuple[str, int]]:
+    """Return terms that begin so, the shortest first at least, with the number of documents that each stands in."""
+    query = select(recall_terms.c.term, recall_terms.c.documents)
+    query = query.where(recall_terms.c.term >= prefix, recall_terms.c.term < prefix + "\U0010ffff")
+    return [(row[0], row[1]) for row in connection.execute(query.order_by(recall_terms.c.term).limit(limit))]
+
+
+def forget_mark(tx: Transaction, mark: Mark) -> None:
+    """Take away where a session's documents lead to, and how far it is indexed."""
+    tx.execute(delete(recall_documents).where(_D.chat == mark.chat))
+    tx.execute(delete(recall_marks).where(_M.session_id == mark.session_id))
 
 
 def clear(tx: Transaction) -> None:
-    """Empty the index."""
-    tx.connection.exec_driver_sql(_COMMAND, ("delete-all",))
-    tx.execute(delete(recall_documents))
-    tx.execute(delete(recall_marks))
+    """Empty all that stands beside the full-text indexes."""
+    for table in (recall_documents, recall_marks, recall_terms, recall_state):
+        tx.execute(delete(table))
 
 
-def check_structure(tx: Transaction) -> None:
-    """Have the database check the inner structure of the index; raises what it reports."""
-    tx.connection.exec_driver_sql(_COMMAND, ("integrity-check",))
+def count_places(connection: Connection) -> tuple[int, int]:
+    """Return how many documents, and how many sessions, have a place."""
+    documents = connection.execute(select(func.count()).select_from(recall_documents)).scalar_one()
+    marks = connection.execute(select(func.count()).select_from(recall_marks)).scalar_one()
+    return documents, marks
 
 
-def count_documents(connection: Connection) -> tuple[int, int]:
-    """Return how many entries have a place in the index, and how many the index itself holds."""
-    places = connection.execute(select(func.count()).select_from(recall_documents)).scalar_one()
-    held = connection.exec_driver_sql(f"SELECT count(*) FROM {RECALL_INDEX}_docsize").scalar_one()  # noqa: S608 - constant
-    return places, held
+def unreadable_chats(
+    connection: Connection, kinds: Sequence[str], workspace_id: str | None, limit: int
+) -> list[tuple[str, str]]:
+    """Return sessions of some kinds, and of one workspace if it is named, that cannot be read, and the reason."""
+    if _ANY_UNREADABLE.run(connection).fetchone() is None and _ANY_QUARANTINED.run(connection).fetchone() is None:
+        return []
+    wanted: ColumnElement[bool] = _S.kind.in_(kinds)
+    if workspace_id is not None:
+        wanted = and_(wanted, _S.workspace_id == workspace_id)
+    damaged = select(_S.id).join(quarantined_sessions, quarantined_sessions.c.session_id == _S.id).where(wanted)
+    found = dict.fromkeys(
+        connection.execute(damaged.order_by(_S.id.desc()).limit(limit)).scalars(), "session_quarantined"
+    )
+    query = select(_M.session_id, _M.unreadable_version).join(sessions, _S.id == _M.session_id)
+    query = query.where(_M.unreadable_entry_id.is_not(None), wanted).order_by(_M.session_id.desc()).limit(limit)
+    for session_id, version in connection.execute(query):
+        found.setdefault(session_id, unreadable_reason(version))
+    return list(found.items())
 
 
-def search(
-    connection: Connection, session_ids: Sequence[str], phrases: Sequence[Sequence[str]], *, match_all: bool
-) -> Iterator[tuple[str, int]]:
-    """Yield session and sequence of the entries that hold all phrases, or any of them, the best first.
-
-    Parameters
-    ----------
-    phrases
-        At least one; terms as ``terms.terms`` makes them, which hold nothing that the index would take for syntax.
-    """
-    asked = (" AND " if match_all else " OR ").join(_quoted(phrase) for phrase in phrases)
-    places = " OR ".join(_quoted([session_term(session_id)]) for session_id in session_ids)
-    rows = connection.exec_driver_sql(_SEARCH, (f"session : ({places}) AND terms : ({asked})",))
-    for row in rows:
-        yield row[0], row[1]
+def unreadable_reason(version: int | None) -> str:
+    """Return what keeps a session from being read, by the version of its first entry that is not read."""
+    return "stored_text_damaged" if version in READABLE_VERSIONS else "unsupported_semantic_version"
 
 
-def _quoted(phrase: Sequence[str]) -> str:
-    return '"' + " ".join(phrase) + '"'
+def harness_names(connection: Connection) -> list[str]:
+    """Return the harnesses that any session was held with."""
+    query = select(_S.harness).where(_S.harness.is_not(None)).distinct().order_by(_S.harness)
+    return list(connection.execute(query).scalars())

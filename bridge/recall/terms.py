@@ -6,7 +6,7 @@ scattered.
 
 A term is a run of letters and digits, without case and without the diacritics of Latin script. Scripts that are
 written without blanks give one term per character. A word with plus or number signs behind it (``C++``, ``C#``)
-gives a second term with them.
+gives a second term with them. A name in camel case gives its parts, and then the whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 from bridge.semantics.kinds import READABLE_VERSIONS
 
 #: Raised whenever the terms of some text change. What was indexed in another way is indexed anew.
-TERMS_VERSION: Final = 1
+TERMS_VERSION: Final = 2
 #: What an index is marked with: the way of making terms, and the contracts that its texts were read under.
 INDEX_VERSION: Final = TERMS_VERSION * 1000 + max(READABLE_VERSIONS)
 #: Longest term kept as it is, in characters; of a longer one its digest is kept.
@@ -41,9 +41,18 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
 )
+_ASCII_TERM = re.compile("[a-z0-9]+")
 _TERM = re.compile(rf"(?P<single>(?![\W_])[{_UNSPACED}])|(?P<word>(?:(?![{_UNSPACED}])[^\W_])+)(?P<signs>[+#]*)")
+# A word that goes from a small letter on to a capital, or from capitals on to another word; and the parts of it.
+# A capital is looked for first: there are few.
+_HAS_CAMEL = re.compile("[A-Z](?:(?<=[a-z].)|(?<=[A-Z].)(?=[a-z]{2}))")
+_CAMEL = re.compile(r"(?<![^\W_])[A-Za-z0-9]*?(?:[a-z][A-Z]|[A-Z]{2}[a-z]{2})[A-Za-z0-9]*(?![^\W_])")
+_CAMEL_PART = re.compile("[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 #: Signs inside a term are kept as their full-width forms: folding leaves none of those in any text.
 _SIGNS = {ord("+"): "\uff0b", ord("#"): "\uff03"}
+
+#: Terms that stand in a row.
+Phrase = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +67,45 @@ class Query:
         Pieces left out, or cut short, because there were too many terms.
     """
 
-    phrases: tuple[tuple[str, ...], ...]
+    phrases: tuple[Phrase, ...]
     ignored: int = 0
 
 
 def fold(text: str) -> str:
     """Return text without differences of case, width, ligature and Latin diacritics."""
-    bare = _MARKS.sub("", unicodedata.normalize("NFKD", text))
-    return unicodedata.normalize("NFC", bare).casefold()
+    return _bare(text).casefold()
 
 
 def terms(text: str) -> list[str]:
     """Return the terms of a text in their order. They hold letters and digits, and signs beyond ASCII."""
-    return list(_terms(fold(text)))
+    bare = _bare(text)
+    if _HAS_CAMEL.search(bare):
+        bare = _CAMEL.sub(_parts_and_whole, bare)
+    folded = bare.casefold()
+    if folded.isascii() and "+" not in folded and "#" not in folded:
+        # Three quarters of all texts, at a third of the cost.
+        found = _ASCII_TERM.findall(folded)
+        if max(map(len, found), default=0) <= MAX_TERM_CHARACTERS:
+            return found
+        return [_bounded(term) for term in found]
+    return list(_terms(folded))
+
+
+def phrase_of(piece: str) -> Phrase:
+    """Return the terms that stand in a row wherever a piece of a query is written; empty if it has none.
+
+    A name in camel case alone is looked up as a whole, so that it is found in whatever case it was written.
+    """
+    plain = tuple(_terms(fold(piece)))
+    return plain if len(plain) <= 1 else tuple(terms(piece))
 
 
 def parse_query(text: str) -> Query:
     """Return what a text asks for; no text is an error. One without letters and digits asks for nothing."""
-    phrases: dict[tuple[str, ...], None] = {}
+    phrases: dict[Phrase, None] = {}
     left, ignored = MAX_QUERY_TERMS, 0
-    for piece in fold(text[:MAX_QUERY_CHARACTERS]).split():
-        phrase = tuple(_terms(piece))
+    for piece in text[:MAX_QUERY_CHARACTERS].split():
+        phrase = phrase_of(piece)
         if not phrase or phrase in phrases:
             continue
         if len(phrase) > left:
@@ -104,6 +131,18 @@ def excerpt(text: str, query: Query) -> str:
     shown = window[:MAX_EXCERPT_CHARACTERS]
     is_cut = len(window) > len(shown) or start + 2 * MAX_EXCERPT_CHARACTERS < len(text)
     return ("…" if start else "") + shown + ("…" if is_cut else "")
+
+
+def _bare(text: str) -> str:
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", text)))
+
+
+def _parts_and_whole(match: re.Match[str]) -> str:
+    # The whole comes last: what follows it still follows it, and what is before still comes before the first part.
+    word = match.group()
+    return " ".join([*_CAMEL_PART.findall(word), word])
 
 
 def _terms(folded: str) -> Iterator[str]:

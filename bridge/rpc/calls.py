@@ -32,7 +32,7 @@ from bridge.control.verification import read_root, verify
 from bridge.control.views import session_view
 from bridge.conversations.facets import Facet
 from bridge.rpc.errors import InvalidParams
-from bridge.rpc.roles import Caller
+from bridge.rpc.roles import READERS, Caller
 from bridge.rpc.shapes import Names, param
 from bridge.workspaces.wording import PROMPT_LIMIT, START_LIMIT, agent_text
 
@@ -310,6 +310,9 @@ class SearchParams(OfSession):
     query: str = param("Words to look for; nothing in it is an operator.", maxLength=100_000)
     limit: int = param("At most so many.", default=DEFAULT_LIMIT, minimum=1, maximum=MAX_LIMIT)
     offset: int = param("Leave out so many of the best.", default=0, minimum=0, maximum=2**53)
+    deep: bool = param(
+        "Also look into the sessions of workers whose results lie on the active path.", default=False, roles=READERS
+    )
 
 
 def search_session_entries(call: Call, params: SearchParams) -> dict[str, Any]:
@@ -320,6 +323,7 @@ def search_session_entries(call: Call, params: SearchParams) -> dict[str, Any]:
         params.query,
         limit=params.limit,
         offset=params.offset,
+        deep=params.deep,
     ).to_json()
 
 

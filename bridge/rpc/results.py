@@ -159,6 +159,7 @@ RECALLED: Final = record(
             kind=_TEXT,
             created_at=_TEXT,
             active=_FLAG,
+            source=_FLAG,
             excerpt=_TEXT,
         )
     ),
@@ -166,6 +167,35 @@ RECALLED: Final = record(
     relaxed=_FLAG,
     ignored=_NUMBER,
     empty_query=_FLAG,
+    complete=_FLAG,
+)
+FOUND_CHATS: Final = record(
+    "Chats that were found, the best first, and how the question was understood.",
+    chats=listing(
+        record(
+            "A chat that was found.",
+            session_id=_TEXT,
+            title=_TEXT,
+            label=_OPTIONAL_TEXT,
+            kind=_TEXT,
+            status=_TEXT,
+            harness=_OPTIONAL_TEXT,
+            workspace_id=_OPTIONAL_TEXT,
+            created_at=_TEXT,
+            updated_at=_TEXT,
+            matches=_NUMBER,
+            has_all=_FLAG,
+            entry_id=_OPTIONAL_TEXT,
+        )
+    ),
+    hasMore=_FLAG,
+    confident=_FLAG,
+    relaxed=_FLAG,
+    complete=_FLAG,
+    missing_entries=_NUMBER,
+    unreadable=listing(record("A chat that cannot be read.", session_id=_TEXT, reason=_TEXT)),
+    nowhere=_FLAG,
+    question=_ANY_OBJECT,
 )
 DELEGATION: Final = record("A delegation.", id=_TEXT, status=_TEXT)
 DELEGATIONS: Final = record("Delegations, oldest first.", delegations=listing(DELEGATION), hasMore=_FLAG)

@@ -7,7 +7,8 @@ from typing import Final
 from bridge.control.errors import EventCursorUnknown, ImportSourceChanged, ImportUnreadable
 from bridge.conversations import errors as conversations
 from bridge.lineage.errors import LineageCycle
-from bridge.rpc import calls_events, calls_sessions, results
+from bridge.recall.errors import UnknownTimeZone
+from bridge.rpc import calls_events, calls_search, calls_sessions, results
 from bridge.rpc.errors import ResultTooLarge, SubscriptionNotFound, TooManyCalls
 from bridge.rpc.method import ENTRY_ERRORS, PATH_ERRORS, REFERENCE_ERRORS, Method, Mode
 from bridge.rpc.roles import EVERYONE, READERS, WRITERS
@@ -53,6 +54,16 @@ SESSION_TABLE: Final = (
         calls_sessions.sessions_branches,
         READERS,
         ENTRY_ERRORS,
+        Mode.READ,
+    ),
+    Method(
+        "sessions/search_chats",
+        "Find chats by what was spoken of in them, and when",
+        calls_search.SearchChatsParams,
+        results.FOUND_CHATS,
+        calls_search.search_chats,
+        READERS,
+        (*REFERENCE_ERRORS, UnknownTimeZone),
         Mode.READ,
     ),
     Method(

@@ -26,7 +26,9 @@ ROWS_AT_ONCE: Final = 500
 #: Fewer where each may have megabytes.
 _FEWER_AT_ONCE: Final = {"blobs": 8}
 #: Tables that every store fills by itself: which schema it has, and what is derived.
-LEFT_OUT: Final = frozenset({"schema_version", "recall_documents", "recall_marks", "event_order"})
+LEFT_OUT: Final = frozenset(
+    {"schema_version", "recall_documents", "recall_marks", "recall_terms", "recall_state", "event_order"}
+)
 #: Tables whose rows refer to others of the same table, and the columns by which what is referred to comes first.
 _ORDERS: Final = {"session_entries": ("session_id", "sequence"), "agents": ("depth", "id")}
 

@@ -96,7 +96,7 @@ class BackupRefused(BridgeError):
 
 
 class NotOnThisDatabase(BridgeError):
-    """Raised for what works on one of the databases only: searching, and the care of the file, on SQLite."""
+    """Raised for what works on one of the databases only: the care of the file, on SQLite."""
 
     code = "not_on_this_database"
     exit_status = 82

@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from bridge.foundation.errors import InvalidConfiguration
+from bridge.storage import fulltext
 from bridge.storage.ddl_postgresql import APPLICATION_ROLE, grant_statements, role_statement, trigger_statements
 from bridge.storage.engine import MAX_READERS
 from bridge.storage.errors import DatabaseBusy, DatabaseFailed, DatabaseMissing, SchemaUpgradeNeeded, StoreClosed
@@ -128,9 +129,9 @@ class PostgresqlBackend:
                 _require_utf8(connection)
                 schema = schema_of(connection)
                 metadata.create_all(connection, checkfirst=False)
-                for statement in trigger_statements(schema):
+                for statement in (*fulltext.postgresql_statements(), *trigger_statements(schema)):
                     connection.exec_driver_sql(statement)
-                grant(connection, schema, metadata.tables)
+                grant(connection, schema, (*metadata.tables, *fulltext.INDEXES))
                 connection.execute(schema_version.insert().values(version_num=str(SCHEMA_VERSION)))
                 return True
         except Exception as error:

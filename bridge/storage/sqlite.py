@@ -14,13 +14,12 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 
 from bridge.foundation.errors import InvalidConfiguration
-from bridge.storage import engine
+from bridge.storage import engine, fulltext
 from bridge.storage.ddl import trigger_statements
 from bridge.storage.errors import DatabaseBusy, NotEnoughSpace, SchemaUpgradeNeeded, StoreClosed
 from bridge.storage.locking import StoreLock
 from bridge.storage.schema_version import SCHEMA_VERSION, Look, look
 from bridge.storage.tables import metadata, schema_version
-from bridge.storage.tables.recall import derived_statements
 from bridge.storage.transaction import typed_error
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class SqliteBackend:
                     if connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one():
                         return False
                     metadata.create_all(connection, checkfirst=False)
-                    for statement in (*derived_statements(), *trigger_statements()):
+                    for statement in (*fulltext.sqlite_statements(), *trigger_statements()):
                         connection.exec_driver_sql(statement)
                     connection.execute(schema_version.insert().values(version_num=str(SCHEMA_VERSION)))
                     return True

@@ -165,7 +165,7 @@ def test_verbs_in_a_pipe(chat):
     assert "never" not in ran.stdout
     assert "turn.completed" in ran.stdout
     assert "aligned: " in ran.stdout
-    assert "looked into 1 of 1 sessions" in ran.stderr
+    assert "  open  hello" in ran.stdout
 
 
 @pytest.mark.parametrize("text", ["/nope", "/cd", "/back x", "/tree some", "/help nope"])

@@ -10,20 +10,15 @@ from bridge.cli.chat.lines import MARK, VERBS, Verb, help_lines
 from bridge.cli.context import SESSION_VARIABLE, Cli
 from bridge.cli.errors import UsageInvalid
 from bridge.control.controller import Controller
-from bridge.control.reading import session_details, sessions_here
-from bridge.control.recalling import recall as find_again
+from bridge.control.reading import session_details
 from bridge.control.sessions import go_back, go_to, set_label
 from bridge.control.standpoint import Standpoint
 from bridge.control.trees import read_branches
-from bridge.foundation.errors import BridgeError
-from bridge.foundation.ids import short_entry, short_session
+from bridge.foundation.ids import short_entry
 
 if TYPE_CHECKING:
     from bridge.control.conversing.chatting import Chat
 
-#: Sessions that /find looks into, the last touched first, and hits it shows of each.
-FIND_SESSIONS: Final = 50
-FIND_HITS: Final = 3
 #: What /cd takes for the entry where one was before.
 BEFORE: Final = "-"
 #: Entries that /back goes at most.
@@ -61,7 +56,7 @@ class Actions:
             "root": lambda _: self._command("verify:root", self._session_id),
             "diff": self._diff,
             "recall": lambda words: self._command("recall:recall", words, session=self._session_id),
-            "find": self._find,
+            "find": lambda words: self._command("find:find", words),
             "help": self._help,
         }
         actions[verb.name](verb.argument)
@@ -125,27 +120,6 @@ class Actions:
             ("agent knows up to", about.known_entry_id),
         ]
         self._cli.output.emit(dict(pairs), facts(pairs))
-
-    def _find(self, words: str) -> None:
-        from bridge.cli.rendering import cut, line_width
-
-        sessions = sessions_here(self._controller, self._here)
-        unreadable = 0
-        lines = []
-        for session in sessions[:FIND_SESSIONS]:
-            try:
-                found = find_again(self._controller, self._here, session.id, words, limit=FIND_HITS)
-            except BridgeError:
-                unreadable += 1  # said below; the others are none the worse
-                continue
-            if found.hits and not found.is_relaxed:
-                lines.append(f"{short_session(session.id)}  {session.label or ''}".rstrip())
-                lines += [f"  {short_entry(hit.entry.id)}  {hit.excerpt}" for hit in found.hits]
-        width = line_width(self._cli.output)
-        self._cli.output.emit(lines, "\n".join(cut(line, width) for line in lines) or None)
-        looked = min(len(sessions), FIND_SESSIONS)
-        told = f"looked into {looked} of {len(sessions)} sessions of this workspace"
-        self._cli.output.status(told + (f"; {unreadable} cannot be read" if unreadable else ""))
 
     def _help(self, argument: str) -> None:
         name = argument.removeprefix(MARK)

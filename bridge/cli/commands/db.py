@@ -144,6 +144,31 @@ def check(cli: Cli) -> int:
     return 0 if found.is_sound else 1
 
 
+@command(progress=True)
+def reindex(cli: Cli) -> int:
+    """Build the search index anew
+
+    Throws it away and makes it of the entries again, in batches that let others write in between. Searching works
+    meanwhile, and says what is missing. What is recorded is not touched.
+    """
+    from bridge.cli.standing import open_existing
+    from bridge.control.indexing import reindex as build
+
+    shown = [-1]
+
+    def told(done: int, total: int) -> None:
+        if cli.output.json_lines:
+            cli.output.progress({"event": "indexed", "done": done, "total": total})
+        elif cli.output.stderr_is_terminal and (share := 100 * done // max(total, 1)) // 10 != shown[0] // 10:
+            shown[0] = share
+            cli.output.status(f"indexed {done} of {total} entries")
+
+    with open_existing(cli) as controller:
+        done = build(controller, progress=told)
+    cli.output.emit(done.to_json(), f"indexed {done.entries} entries of {done.sessions} sessions")
+    return 0
+
+
 @command(progress=True, exits={1: "The copy is equal, and something in both is not as it was recorded."})
 def copy(
     cli: Cli,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, or_, select, tuple_, update
@@ -191,6 +191,15 @@ def list_delegations(
     )
     rows = connection.execute(newest_first if limit is None else newest_first.limit(limit)).all()
     return [_delegation(row) for row in reversed(rows)]
+
+
+def workers_of_results(connection: Connection, session_ids: Iterable[str], entry_ids: Collection[str]) -> list[str]:
+    """Return the sessions of the workers whose results, in some sessions, are among some entries; each once."""
+    query = select(delegations.c.worker_session_id, delegations.c.result_entry_id).where(
+        delegations.c.parent_session_id.in_(list(session_ids)), delegations.c.worker_session_id.is_not(None)
+    )
+    rows = connection.execute(query.order_by(delegations.c.created_at, delegations.c.id))
+    return list(dict.fromkeys(row[0] for row in rows if row[1] in entry_ids))
 
 
 def open_writers(connection: Connection, workspace_id: str) -> list[Delegation]:

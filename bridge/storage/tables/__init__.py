@@ -27,7 +27,7 @@ from bridge.storage.tables.conversations import (
     sessions,
 )
 from bridge.storage.tables.integrity import audit_events, event_order
-from bridge.storage.tables.recall import recall_documents, recall_marks
+from bridge.storage.tables.recall import recall_documents, recall_marks, recall_state, recall_terms
 from bridge.storage.tables.workspaces import (
     kept_contents,
     kept_states,
@@ -65,6 +65,8 @@ __all__ = [
     "quarantined_sessions",
     "recall_documents",
     "recall_marks",
+    "recall_state",
+    "recall_terms",
     "repository_states",
     "schema_version",
     "session_entries",

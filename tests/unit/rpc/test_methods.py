@@ -21,7 +21,10 @@ EVERY = sorted(METHODS)
 EXPECTED = {
     *("$/cancel", "admin/ping", "admin/status", "admin/doctor", "admin/database", "admin/check", "admin/usage"),
     *(f"sessions/{verb}" for verb in ("new", "list", "show", "append", "goto", "label", "fork", "log", "tree")),
-    *(f"sessions/{verb}" for verb in ("context", "search_session_entries", "snapshot", "entry", "back", "branches")),
+    *(
+        f"sessions/{verb}"
+        for verb in ("context", "search_session_entries", "search_chats", "snapshot", "entry", "back", "branches")
+    ),
     *("sessions/export", "sessions/import", "events/subscribe", "events/unsubscribe"),
     *(f"delegations/{verb}" for verb in ("list", "show", "request", "wait", "cancel", "adopt", "discard")),
     *(f"workspaces/{verb}" for verb in ("list", "show", "observe", "init", "relink")),

@@ -77,18 +77,42 @@ CREATE TABLE quarantined_sessions (
 
 CREATE TABLE recall_documents (
     document INTEGER NOT NULL,
-    session_id TEXT NOT NULL,
+    chat INTEGER NOT NULL,
     sequence BIGINT NOT NULL,
+    part INTEGER NOT NULL,
+    length INTEGER NOT NULL,
     CONSTRAINT pk_recall_documents PRIMARY KEY (document),
-    CONSTRAINT uq_recall_documents_session_id_sequence UNIQUE (session_id, sequence)
+    CONSTRAINT uq_recall_documents_chat_sequence_part UNIQUE (chat, sequence, part)
 )
 
 CREATE TABLE recall_marks (
-    session_id TEXT NOT NULL,
+    session_id VARCHAR NOT NULL,
+    chat INTEGER NOT NULL,
     indexed_through BIGINT NOT NULL,
     terms_version INTEGER NOT NULL,
-    CONSTRAINT pk_recall_marks PRIMARY KEY (session_id)
+    scope TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    changed_at VARCHAR NOT NULL,
+    branches INTEGER NOT NULL,
+    unreadable_entry_id VARCHAR,
+    unreadable_version INTEGER,
+    CONSTRAINT pk_recall_marks PRIMARY KEY (session_id),
+    CONSTRAINT uq_recall_marks_chat UNIQUE (chat)
 )
+
+CREATE TABLE recall_terms (
+    term TEXT NOT NULL,
+    documents BIGINT NOT NULL,
+    CONSTRAINT pk_recall_terms PRIMARY KEY (term)
+)
+ WITHOUT ROWID
+
+CREATE TABLE recall_state (
+    name VARCHAR NOT NULL,
+    value BIGINT NOT NULL,
+    CONSTRAINT pk_recall_state PRIMARY KEY (name)
+)
+ WITHOUT ROWID
 
 CREATE TABLE workspaces (
     id VARCHAR NOT NULL,
@@ -279,7 +303,11 @@ CREATE TABLE event_order (
     CONSTRAINT pk_event_order PRIMARY KEY (position)
 )
 
-CREATE VIRTUAL TABLE recall_index USING fts5(session, terms, content='', tokenize='ascii')
+CREATE INDEX ix_recall_marks_unreadable_entry_id ON recall_marks (unreadable_entry_id)
+
+CREATE VIRTUAL TABLE recall_index USING fts5(scope, terms, content='', tokenize='ascii')
+
+CREATE VIRTUAL TABLE recall_digest_index USING fts5(scope, terms, content='', tokenize='ascii')
 
 CREATE TRIGGER repository_states_no_update BEFORE UPDATE ON repository_states BEGIN SELECT RAISE(ABORT, 'repository_states are immutable'); END
 

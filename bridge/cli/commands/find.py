@@ -1,0 +1,91 @@
+"""``bridge find``: find a chat by what was spoken of in it, and when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bridge.cli.command import command
+from bridge.cli.context import Cli
+
+if TYPE_CHECKING:
+    from bridge.cli.output import Output
+    from bridge.control.finding import FoundChats
+
+
+@command()
+def find(
+    cli: Cli,
+    query: Annotated[str, typer.Argument(help="Words, and perhaps when it was. Nothing in it is an operator.")],
+    *,
+    everywhere: Annotated[bool, typer.Option("--all", help="Chats of every workspace, and of none.")] = False,
+    workers: Annotated[bool, typer.Option("--workers", help="Sessions of workers as well.")] = False,
+    limit: Annotated[int, typer.Option("--limit", help="At most so many chats, up to 50.", min=1, max=50)] = 4,
+    offset: Annotated[int, typer.Option("--offset", help="Leave out so many of the best.", min=0)] = 0,
+) -> int:
+    """Find a chat by what was spoken of in it, and when
+
+    Looks through the chats of this workspace, ended ones too, the best match first; it lists chats, not what was said.
+    "yesterday", "last 3 days", "since june" or "in march" bound the time, "with codex" the agent program, quotes hold
+    words together. A word that is unknown may be unfinished, or have one typing error.
+    """
+    from bridge.cli.standing import open_existing, standpoint_of
+    from bridge.control.finding import find_chats
+
+    with open_existing(cli) as controller:
+        found = find_chats(
+            controller,
+            standpoint_of(cli),
+            query,
+            all_workspaces=everywhere,
+            include_workers=workers,
+            limit=limit,
+            offset=offset,
+        )
+    cli.output.emit(found.to_json(), "\n".join(_lines(found, cli.output)) or None)
+    for line in _remarks(found, offset):
+        cli.output.status(line)
+    return 0
+
+
+def _lines(found: FoundChats, output: Output) -> list[str]:
+    from bridge.cli.rendering import MIN_TEXT_WIDTH, cut, line_width, local_time
+    from bridge.foundation.ids import short_session
+
+    lines = []
+    for place, chat in enumerate(found.chats):
+        mark = "*" if place == 0 and found.found.is_confident else "~" if chat.is_active is False else " "
+        session = chat.session
+        start = f"{mark} {short_session(session.id)}  {local_time(session.updated_at)}  {session.status}  "
+        lines.append(start + cut(chat.title, max(line_width(output) - len(start), MIN_TEXT_WIDTH)))
+    return lines
+
+
+def _remarks(found: FoundChats, offset: int) -> list[str]:
+    question = found.found.question
+    lines = []
+    if question.is_empty:
+        lines.append("there is no word to look for; give letters or digits")
+    elif found.is_nowhere:
+        lines.append("there is no workspace here to search; --all looks through every one")
+    elif not found.chats:
+        lines.append("no chat was found; --all looks beyond this workspace")
+    elif found.found.is_relaxed:
+        lines.append("no chat has every word; these have some of them")
+    if question.window is not None:
+        lines.append(f"looked only at the time of: {question.window.phrase}")
+    if question.harness is not None:
+        lines.append(f"looked only at chats with {question.harness}")
+    if question.unseen:
+        lines.append("never seen: " + " ".join(question.unseen[:10]))
+    if not found.is_complete:
+        lines.append(
+            f"{found.missing_entries} new entries are not looked through yet; ask again, or: bridge db reindex"
+        )
+    if found.unreadable:
+        named = ", ".join(session_id for session_id, _ in found.unreadable[:5])
+        lines.append(f"{len(found.unreadable)} chats cannot be read and were not looked through: {named}")
+    if found.has_more:
+        lines.append(f"there are more: --offset {offset + len(found.chats)}")
+    return lines

@@ -1,0 +1,156 @@
+"""Looking chats up over the index: which entries and which digests hold the words, and in which order their chats come.
+
+Nothing here ranks in the database: it gives the newest documents that hold a word, within the window and the scope
+asked for, and everything else is worked out of that in the same way on every database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from typing import Final
+
+from bridge.recall import store
+from bridge.recall.asking import Question, Word, ask
+from bridge.recall.index import SLOTS, scope_of, scope_of_session
+from bridge.recall.ranking import Evidence, Ranked, is_confident, is_thin, rank
+from bridge.storage import fulltext
+from bridge.storage.fulltext import DIGEST_INDEX, ENTRY_INDEX
+from bridge.storage.transaction import Connection
+
+#: Newest matches that are looked at, of all words together and for as many words as are looked up one by one; of
+#: each of these at least as many as the second number says.
+WINDOW: Final = 1_000
+MIN_WINDOW: Final = 200
+#: Newest entries that are looked at where only a time is asked for.
+TIME_WINDOW: Final = 2_000
+
+_EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where to look.
+
+    Parameters
+    ----------
+    workspace_id
+        Only chats of this workspace; None: of all and of none.
+    session_chat
+        Only this one, by its number in the index.
+    kinds
+        Kinds of sessions.
+    """
+
+    workspace_id: str | None = None
+    session_chat: int | None = None
+    kinds: tuple[str, ...] = ("chat",)
+
+    def scopes(self, harness: str | None) -> list[str]:
+        """Return the scopes in the index that make it up."""
+        if self.session_chat is not None:
+            return [scope_of_session(self.session_chat)]
+        return [scope_of(kind, workspace_id=self.workspace_id, harness=harness) for kind in self.kinds]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Chats in order, and whether the first is meant; ``is_relaxed`` where they hold only some of the words."""
+
+    question: Question
+    ranked: tuple[Ranked, ...]
+    is_relaxed: bool
+    is_confident: bool
+
+
+def understand(
+    connection: Connection,
+    text: str,
+    *,
+    now: datetime,
+    zone: tzinfo | None,
+    harnesses: Callable[[], Iterable[str]],
+    is_typing: bool = False,
+) -> Question:
+    """Return what a text asks for, given what the index knows."""
+    return ask(
+        text,
+        now=now,
+        zone=zone,
+        harnesses=harnesses,
+        frequencies=lambda terms: store.frequencies(connection, terms),
+        beginnings=lambda prefix, limit: store.beginning_with(connection, prefix, limit),
+        total=store.state(connection).get("documents", 0),
+        is_typing=is_typing,
+    )
+
+
+def find(connection: Connection, question: Question, bounds: Bounds, *, now: datetime) -> Found:
+    """Return the chats that a question asks for, the best first."""
+    if not (question.words or question.related) and (question.unseen or not (question.window or question.harness)):
+        return Found(question, (), is_relaxed=False, is_confident=False)
+    evidence = _evidence(connection, question.words, question, bounds)
+    if question.related and is_thin(question, evidence):
+        # Too few chats hold all words: what they may have meant counts as well, less than what was said.
+        evidence = _evidence(connection, (*question.words, *question.related), question, bounds)
+    state = store.state(connection)
+    average = state.get("terms", 0) / max(state.get("documents", 0), 1)
+
+    def age_days(document: int | None) -> float:
+        moment = 0 if document is None else document // SLOTS
+        return max(0.0, now.timestamp() - moment / 1000) / 86_400
+
+    ranked, is_relaxed = rank(question, evidence, average_length=average, age_days=age_days)
+    return Found(question, tuple(ranked), is_relaxed or bool(question.unseen), is_confident(question, ranked))
+
+
+def time_of(document: int) -> datetime:
+    """Return when an entry was recorded, by the number of its document, to the millisecond."""
+    return _EPOCH + timedelta(milliseconds=document // SLOTS)
+
+
+def _evidence(connection: Connection, words: Sequence[Word], question: Question, bounds: Bounds) -> dict[int, Evidence]:
+    scopes, span = bounds.scopes(question.harness), _span(question)
+    if span is not None and span[0] > span[1]:
+        return {}
+    groups = [word.alternatives for word in words]
+    found: dict[int, Evidence] = {}
+
+    def note(rows: list[tuple[int, ...]], words: int) -> None:
+        for document, chat, sequence, length in rows:
+            one = found.get(chat)
+            if one is None:
+                one = found[chat] = Evidence(chat)
+            one.words |= words
+            one.entries[document] = one.entries.get(document, 0) | words
+            one.documents[document] = (sequence, length)
+
+    if not groups:
+        note(fulltext.newest(connection, ENTRY_INDEX, scopes, (), limit=TIME_WINDOW, span=span), 0)
+        return found
+    each = max(MIN_WINDOW, WINDOW // len(groups))
+    for place, group in enumerate(groups):
+        note(fulltext.newest(connection, ENTRY_INDEX, scopes, (group,), limit=each, span=span), 1 << place)
+    own = groups[: len(question.words)]
+    if len(own) > 1:
+        # Beyond the newest matches of each word there may be older entries that hold all of them.
+        note(fulltext.newest(connection, ENTRY_INDEX, scopes, own, limit=each, span=span), (1 << len(own)) - 1)
+    for place, group in enumerate(groups):
+        for (chat,) in fulltext.newest(connection, DIGEST_INDEX, scopes, (group,), limit=MIN_WINDOW):
+            if chat in found or span is None:
+                one = found.get(chat)
+                if one is None:
+                    one = found[chat] = Evidence(chat)
+                one.digest |= 1 << place
+                one.words |= 1 << place
+    return found
+
+
+def _span(question: Question) -> tuple[int, int] | None:
+    window = question.window
+    if window is None:
+        return None
+    low = -(2**62) if window.start is None else int((window.start - _EPOCH) / timedelta(milliseconds=1)) * SLOTS
+    high = 2**62 if window.end is None else int((window.end - _EPOCH) / timedelta(milliseconds=1)) * SLOTS - 1
+    return low, high

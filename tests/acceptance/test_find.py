@@ -1,0 +1,31 @@
+"""Finding chats with the installed command."""
+
+from __future__ import annotations
+
+import json
+
+
+def test_a_chat_is_found_and_the_index_built_anew(bridge_cli, repository, tmp_path):
+    here = repository.path
+    bridge_cli("init", cwd=here).ok()
+    made = {}
+    for label, text in (("Login trouble", "the login page breaks with POL-358"), ("Weather", "it rains on the roof")):
+        session = bridge_cli("session", "new", "--label", label, "--json", cwd=here).ok().json()["id"]
+        bridge_cli("append", session, "--kind", "user.message", "--text", text, cwd=here).ok()
+        made[label] = session
+    ran = bridge_cli("find", "POL-358 today", "--json", cwd=here).ok().json()
+    assert [chat["session_id"] for chat in ran["chats"]] == [made["Login trouble"]]
+    assert ran["confident"]
+    assert ran["question"]["time"] == "today"
+    assert "breaks" not in json.dumps(ran["chats"][0]["label"])
+    assert "Login trouble" in bridge_cli("find", "login", cwd=here).ok().stdout
+    nothing = bridge_cli("find", "login last year", cwd=here).ok()
+    assert nothing.stdout == ""
+    assert "looked only at the time of: last year" in nothing.stderr
+    assert "give letters or digits" in bridge_cli("find", " * ", cwd=here).ok().stderr
+    elsewhere = bridge_cli("find", "login", cwd=tmp_path).ok()
+    assert (elsewhere.stdout, "--all" in elsewhere.stderr) == ("", True)
+    assert bridge_cli("find", "login", "--all", "--json", cwd=tmp_path).ok().json()["chats"]
+    done = bridge_cli("db", "reindex", "--json", cwd=here).ok().json()
+    assert done == {"entries": 4, "sessions": 2}
+    assert bridge_cli("find", "rains", "--json", cwd=here).ok().json()["chats"][0]["session_id"] == made["Weather"]

@@ -1,0 +1,394 @@
+"""Finding chats, over a real store of either kind: the same chats in the same order on both."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridge.control.controller import Controller
+from bridge.control.finding import find_chats, zone_named
+from bridge.control.indexing import Indexer, reindex
+from bridge.control.recalling import recall
+from bridge.control.standpoint import Standpoint
+from bridge.control.upkeep import check_store
+from bridge.conversations.models import EntryDraft, NewSession
+from bridge.foundation.clock import FixedClock
+from bridge.foundation.config import load_settings
+from bridge.recall import index, store
+from bridge.recall.errors import UnknownTimeZone
+from bridge.storage import fulltext
+from tests.databases import unguarded
+
+NOW = datetime(2026, 3, 18, 15, 30, tzinfo=UTC)
+NOWHERE = Standpoint()
+
+
+class SetClock(FixedClock):
+    """A clock that stands until it is set."""
+
+    def set(self, moment):
+        self._now = moment
+
+    def monotonic(self):
+        return time.monotonic()
+
+
+@pytest.fixture
+def clock():
+    return SetClock(NOW, 0.0)
+
+
+@pytest.fixture
+def controller(bridge_home, database_url, clock):
+    found = load_settings({"BRIDGE_HOME": str(bridge_home), "BRIDGE_DATABASE_URL": database_url})
+    with Controller(found, clock=clock, environment=os.environ) as opened:
+        yield opened
+
+
+def chat(controller, *texts, days_ago=0.0, kind="chat", **fields):
+    controller.clock.set(NOW - timedelta(days=days_ago))
+    session = controller.recorder.create_session(NewSession(kind=kind, **fields)).id
+    for text in texts:
+        say(controller, session, text)
+    controller.clock.set(NOW)
+    return session
+
+
+def say(controller, session, text, kind="user.message", **fields):
+    payload = {"summary": text} if kind == "branch.summary" else {"text": text}
+    if kind == "branch.summary":
+        payload["from_entry_id"] = f"{session}-000001"
+    return controller.recorder.append_now(session, EntryDraft(kind=kind, payload=payload, **fields)).id
+
+
+def found(controller, text, **options):
+    return [one.session.id for one in find(controller, text, **options).chats]
+
+
+def find(controller, text, **options):
+    options = {"all_workspaces": True, "zone": UTC, **options}
+    return find_chats(controller, options.pop("standpoint", NOWHERE), text, **options)
+
+
+@pytest.fixture
+def corpus(controller):
+    """Some chats by a short name."""
+    filler = [
+        chat(controller, f"daily work number {n}", "ordinary words about the weather", days_ago=n) for n in range(9)
+    ]
+    return {
+        "login": chat(controller, "the login breaks", "validateToken was wrong", label="Login trouble", days_ago=2),
+        "old login": chat(controller, "login page in grey", days_ago=60, status="ended"),
+        "deploy": chat(controller, "deployments to staging fail", "POL-358 says why", days_ago=10, harness="codex"),
+        "cjk": chat(controller, "重跑gen-itgc后50条悬空引用清零", "用户身份", days_ago=5),
+        "code": chat(controller, "C++ and foo.bar and snake_case_name", "grammar::fa", days_ago=4),
+        "accents": chat(controller, "Zürich naïve CAFÉ", days_ago=3),
+        "filler": filler[0],
+    }
+
+
+#: A question, and who must be found, in this order, and nobody else.
+TABLE = [
+    ("POL-358", ["deploy"]),
+    ("login", ["login", "old login"]),
+    ("login page", ["old login", "login"]),
+    ("validateToken", ["login"]),
+    ("validatetoken", ["login"]),
+    ("validate", ["login"]),
+    ("deployment", ["deploy"]),
+    ("deploymetns", ["deploy"]),
+    ("deploym", ["deploy"]),
+    ('"login page"', ["old login"]),
+    ("悬空", ["cjk"]),
+    ("悬", ["cjk"]),
+    ("itgc", ["cjk"]),
+    ("用户", ["cjk"]),
+    ("C++", ["code"]),
+    ("foo.bar", ["code"]),
+    ("bar", ["code"]),
+    ("snake_case_name", ["code"]),
+    ("case", ["code"]),
+    ("grammar::fa", ["code"]),
+    ("zurich", ["accents"]),
+    ("NAIVE café", ["accents"]),
+    ("login since march", ["login"]),
+    ("login last year", []),
+    ("login in january", ["old login"]),
+    ("fail with codex", ["deploy"]),
+    ("codex", []),
+    ("xyzzyxyzzy", []),
+    ("", []),
+    ("* \0 -", []),
+]
+
+
+def test_fc_60_the_same_chats_on_both_databases(controller, corpus):
+    names = {session: name for name, session in corpus.items()}
+    answers = {text: [names.get(one, one) for one in found(controller, text, limit=50)] for text, _ in TABLE}
+    assert answers == dict(TABLE)
+
+
+FC_58 = ["POL-358", "don't", "foo.bar", "C++", "grammar::fa", "NOTE: x", '"open', 'a"b', "AND", "a OR", "(a", "{a b}"]
+FC_58 += ["-x", "^x", "*", "", "   ", "\0", "scope : x", "terms", "a* NOT b", "'", ";--", "\ud800", "x" * 5000]
+
+
+def test_fc_58_any_input_is_a_question(controller):
+    quiet = chat(controller, "something else entirely")
+    wanted = {}
+    for text in FC_58:
+        if any(character.isalnum() for character in text):
+            wanted[text] = chat(controller, f"before {text} after")
+    for text in FC_58:
+        hits = found(controller, text, limit=50)
+        assert quiet not in hits
+        if text in wanted:
+            assert wanted[text] in hits
+        else:
+            assert hits == []
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(max_size=60), typing=st.booleans())
+def test_fc_58_no_text_is_an_error(controller, text, typing):
+    find(controller, text, is_typing=typing)
+
+
+def test_an_entry_is_found_by_the_first_search_after_it(controller):
+    session = chat(controller, "first thing")
+    for word in ("aardvark", "buffalo", "crocodile"):
+        assert found(controller, word) == []
+        say(controller, session, word)
+        assert found(controller, word) == [session]
+
+
+def test_a_changed_label_is_found_and_the_old_one_is_not(controller):
+    session = chat(controller, "some talk", label="apples")
+    assert found(controller, "apples") == [session]
+    from bridge.conversations.store import update_session
+
+    def rename(recording):
+        update_session(recording.tx, session, "2026-03-18T15:31:00.000000Z", label="pears")
+        recording.event(session, "session.changed", {"label": "pears"})
+
+    controller.recorder.transact(rename)
+    assert found(controller, "pears") == [session]
+    assert found(controller, "apples") == []
+
+
+def test_the_latest_real_summary_tells_what_a_chat_is_about(controller):
+    session = chat(controller, "hello")
+    say(controller, session, "walruses on the ice", kind="branch.summary")
+    assert found(controller, "walruses") == [session]
+
+
+def test_workers_and_other_workspaces_are_left_out_until_asked_for(controller):
+    worker = chat(controller, "shared word", kind="worker")
+    hidden = chat(controller, "shared word", kind="hidden")
+    alone = chat(controller, "shared word")
+    assert found(controller, "shared") == [alone]
+    assert sorted(found(controller, "shared", include_workers=True)) == sorted([worker, alone])
+    assert hidden not in found(controller, "shared", include_workers=True)
+
+
+def test_chats_without_a_workspace_share_nothing(controller):
+    mine, theirs = chat(controller, "shared word"), chat(controller, "shared word")
+    nowhere = find(controller, "shared", all_workspaces=False)
+    assert (nowhere.chats, nowhere.is_nowhere) == ((), True)
+    assert found(controller, "shared", all_workspaces=False, standpoint=Standpoint(session=mine)) == [mine]
+    assert sorted(found(controller, "shared")) == sorted([mine, theirs])
+
+
+def test_only_this_workspace(controller, tmp_path, repository):
+    from bridge.control.sessions import initialise
+
+    here = initialise(controller, repository.path).registration.workspace.id
+    mine, other = chat(controller, "shared word", workspace_id=here), chat(controller, "shared word")
+    standpoint = Standpoint(directory=repository.path)
+    assert found(controller, "shared", all_workspaces=False, standpoint=standpoint) == [mine]
+    assert sorted(found(controller, "shared")) == sorted([mine, other])
+
+
+def test_pages(controller):
+    every = {chat(controller, f"topic number{n}") for n in range(7)}
+    pages = [find(controller, "topic", limit=3, offset=offset) for offset in (0, 3, 6)]
+    assert [page.has_more for page in pages] == [True, True, False]
+    assert {one.session.id for page in pages for one in page.chats} == every
+    assert sum(len(page.chats) for page in pages) == 7
+
+
+def test_bodies_are_never_handed_out(controller):
+    session = chat(controller, "a first message " + "that goes on " * 50 + "secretend", "and another onlyhere")
+    answer = find(controller, "onlyhere")
+    assert [one.session.id for one in answer.chats] == [session]
+    assert "onlyhere" not in str(answer.to_json()["chats"])
+    assert "secretend" not in str(answer.to_json())
+
+
+def test_the_gate(controller):
+    for _ in range(30):
+        chat(controller, "ordinary talk about common things")
+    one = chat(controller, "the zeppelin flies", "and the zeppelin lands")
+    assert find(controller, "zeppelin").found.is_confident
+    # A word nobody ever said, or one only guessed at: not sure.
+    assert not find(controller, "zeppelin xyzzyxyzzy").found.is_confident
+    assert not find(controller, "zeppelim").found.is_confident
+    # Many that are alike.
+    assert not find(controller, "ordinary").found.is_confident
+    assert found(controller, "zeppelin") == [one]
+
+
+def test_a_single_chat_with_a_common_word_is_no_sure_answer(controller):
+    session = chat(controller, *(f"plain word {n}" for n in range(30)))
+    answer = find(controller, "plain")
+    assert [one.session.id for one in answer.chats] == [session]
+    assert not answer.found.is_confident
+
+
+def test_unreadable_chats_are_named(controller):
+    sound, newer = chat(controller, "shared word"), chat(controller, "shared word")
+    with unguarded(controller.store.url) as connection:
+        connection.execute("UPDATE session_entries SET semantic_schema_version = 3 WHERE session_id = ?", (newer,))
+    answer = find(controller, "shared")
+    assert [one.session.id for one in answer.chats] == [sound]
+    assert answer.unreadable == ((newer, "unsupported_semantic_version"),)
+
+
+def test_a_match_off_the_active_branch_is_marked(controller):
+    session = chat(controller, "start here")
+    first = f"{session}-000001"
+    say(controller, session, "abandoned zebra")
+    other = say(controller, session, "another way", parent_entry_id=first)
+    controller.recorder.move_head(session, other)
+    assert [one.is_active for one in find(controller, "zebra").chats] == [False]
+    assert [one.is_active for one in find(controller, "another way").chats] == [True]
+
+
+def test_an_answer_over_an_incomplete_index_says_so(controller, monkeypatch):
+    monkeypatch.setattr(index.prepare, "__kwdefaults__", {"limit": 2})
+    monkeypatch.setattr("bridge.control.finding.SEARCH_PATIENCE_SECONDS", -1.0)
+    session = chat(controller, *(f"topic {n}" for n in range(9)))
+    answer = find(controller, "topic")
+    assert not answer.is_complete
+    assert answer.missing_entries > 0
+    while not find(controller, "topic").is_complete:
+        pass
+    assert find(controller, "topic").chats[0].matches == 9
+    assert found(controller, "topic") == [session]
+
+
+def test_fc_61_nothing_is_found_twice_and_building_anew_changes_nothing(controller, corpus):
+    before = {text: found(controller, text, limit=50) for text, _ in TABLE}
+    told = []
+    done = reindex(controller, progress=lambda *numbers: told.append(numbers))
+    assert done.entries == told[-1][0]
+    assert {text: found(controller, text, limit=50) for text, _ in TABLE} == before
+    assert controller.store.write(index.is_sound)
+    assert check_store(controller).is_sound
+
+
+def test_fc_61_a_session_that_is_forgotten_is_not_found_and_leaves_nothing_behind(controller):
+    kept = chat(controller, "shared word")
+    gone = chat(controller, "shared word gonegone", label="gone")
+    assert sorted(found(controller, "shared")) == sorted([kept, gone])
+    with controller.store.read() as connection:
+        assert store.frequencies(connection, ["shared", "gonegone"]) == {"shared": 2, "gonegone": 1}
+    controller.store.write(lambda tx: index.forget_session(tx, gone))
+    with controller.store.read() as connection:
+        assert store.frequencies(connection, ["shared", "gonegone"]) == {"shared": 1}
+        assert fulltext.count(connection, fulltext.ENTRY_INDEX) == 1
+    assert controller.store.write(index.is_sound)
+    # It is still recorded, so the next search takes it in again.
+    assert sorted(found(controller, "shared")) == sorted([kept, gone])
+
+
+def test_a_damaged_index_is_found_by_the_check_and_dropped(controller):
+    session = chat(controller, "kept words")
+    assert found(controller, "kept") == [session]
+    controller.store.write(lambda tx: tx.connection.exec_driver_sql("DELETE FROM recall_documents"))
+    assert [problem.code for problem in check_store(controller).problems] == ["index_damaged"]
+    assert check_store(controller).is_sound
+    assert found(controller, "kept") == [session]
+
+
+def test_a_crash_in_between_loses_nothing(controller):
+    session = chat(controller, "kept words")
+    with controller.store.read() as connection:
+        batch = index.prepare(connection)
+
+    def fail(tx):
+        index.put(tx, batch)
+        raise RuntimeError("the process ends here")
+
+    with pytest.raises(RuntimeError):
+        controller.store.write(fail)
+    assert found(controller, "kept") == [session]
+    # Somebody slower puts in the same once more.
+    controller.store.write(partial(index.put, batch=batch))
+    assert controller.store.write(index.is_sound)
+    assert find(controller, "kept").chats[0].matches == 1
+
+
+def test_very_long_entries_are_found_to_their_end(controller):
+    words = " ".join(f"w{n}" for n in range(12_000)) + " the" * 600 + " final phrase here"
+    session = chat(controller, words)
+    for text in ("w0", "w11999", '"final phrase"', '"w7999 w8000 w8001"', '"the final"'):
+        assert found(controller, text) == [session], text
+    assert len(recall(controller, NOWHERE, session, "the").hits) == 1
+
+
+def test_idle_time_is_used(controller):
+    session = chat(controller, "kept words")
+    indexer = Indexer(controller)
+    indexer.start()
+    try:
+        deadline = time.monotonic() + 30
+        current = False
+        while not current and time.monotonic() < deadline:
+            threading.Event().wait(0.05)
+            with controller.store.read() as connection:
+                current = index.is_current(connection)
+        assert current
+    finally:
+        indexer.stop()
+    assert found(controller, "kept") == [session]
+
+
+def test_time_zones_by_name():
+    assert zone_named("Europe/Berlin").key == "Europe/Berlin"
+    for name in ("Nowhere/Town", "../etc/passwd", "", "\0"):
+        with pytest.raises(UnknownTimeZone):
+            zone_named(name)
+
+
+def test_a_deep_question_looks_into_what_workers_said_whose_results_count(controller):
+    from sqlalchemy import insert
+
+    from bridge.storage.tables import delegations
+
+    parent = chat(controller, "please look into it")
+    worker = chat(controller, "the kestrel nests here", kind="worker")
+    chat(controller, "a kestrel elsewhere")
+    payload = {"delegation_id": "d1", "status": "completed", "summary": "done"}
+    result = controller.recorder.append_now(parent, EntryDraft(kind="worker.result", payload=payload)).id
+    values = {
+        "id": "d1",
+        "position": 0,
+        "parent_session_id": parent,
+        "worker_session_id": worker,
+        "status": "completed",
+    }
+    values |= {"result_entry_id": result, "created_at": "t", "updated_at": "t", "request": "{}"}
+    controller.store.write(lambda tx: tx.execute(insert(delegations).values(**values)))
+    assert recall(controller, NOWHERE, parent, "kestrel").hits == ()
+    (hit,) = recall(controller, NOWHERE, parent, "kestrel", deep=True).hits
+    assert (hit.entry.session_id, hit.is_source, hit.is_active) == (worker, True, False)
+    # Off the active path the result does not count.
+    controller.recorder.move_head(parent, f"{parent}-000001")
+    assert recall(controller, NOWHERE, parent, "kestrel", deep=True).hits == ()
