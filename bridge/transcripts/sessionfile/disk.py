@@ -243,22 +243,22 @@ class Directory:
 
     def _try_lock(self) -> int | None:
         """Return a locked descriptor, or None while somebody else has the lock."""
-        descriptor = None
         try:
             descriptor = os.open(self.lock_name, _LOCK, _MODE, dir_fd=self._descriptor)
+        except OSError as error:
+            raise self._failed(error, "it cannot be locked") from error
+        has_lock = False
+        try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Somebody may have removed the file since it was opened: then that lock keeps nobody out.
-            if self._identity(self.lock_name) == Identity.of(os.fstat(descriptor)):
-                return descriptor
-        except BlockingIOError:
-            pass
+            has_lock = self._identity(self.lock_name) == Identity.of(os.fstat(descriptor))
         except OSError as error:
-            if descriptor is not None:
+            if not isinstance(error, BlockingIOError):
+                raise self._failed(error, "it cannot be locked") from error
+        finally:
+            if not has_lock:
                 os.close(descriptor)
-            raise self._failed(error, "it cannot be locked") from error
-        if descriptor is not None:
-            os.close(descriptor)
-        return None
+        return descriptor if has_lock else None
 
     def create(self, data: bytes) -> None:
         """Make the file, whole, where nothing is. The lock must be held.
