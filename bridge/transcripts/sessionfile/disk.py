@@ -99,7 +99,11 @@ class Directory:
             ) from error
         except OSError as error:
             raise self._unreadable(error) from error
-        self.identity = Identity.of(os.fstat(self._descriptor))
+        try:
+            self.identity = Identity.of(os.fstat(self._descriptor))
+        except OSError as error:
+            os.close(self._descriptor)
+            raise self._unreadable(error) from error
         if expected is not None and self.identity != expected:
             os.close(self._descriptor)
             raise self.replaced("its directory is another one now")
@@ -311,10 +315,11 @@ class Directory:
             If it failed, and it cannot be proved that the current generation is in its place.
         """
         written = self._write_next(data, current.mode)
-        is_durable = False
+        is_begun = is_durable = False
         try:
             self._mark(current.identity)
             self._require_place(current.identity)
+            is_begun = True
             os.rename(self.next_name, self.name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
             self._require(self.name, written)
             os.fsync(self._descriptor)
@@ -326,7 +331,10 @@ class Directory:
                 if is_ours:
                     return  # all was done, the removal of the marker included, whatever it said
                 raise
-            self._roll_back(current.identity, written, error)
+            if is_begun:
+                self._roll_back(current.identity, written, error)
+            self._forget(self.next_name, written)
+            self._forget(self.marker_name, current.identity)
             if is_ours:
                 raise self._failed(error, "the next generation cannot be put in its place") from error
             raise
@@ -371,7 +379,8 @@ class Directory:
         """Write a file beside the session file, on the disk when this returns."""
         identity = None
         try:
-            self._remove_stale(self.next_name)
+            for name in (self.next_name, self.restore_name):
+                self._remove_stale(name)
             descriptor = os.open(self.next_name, _WRITE, _MODE, dir_fd=self._descriptor)
             try:
                 identity = Identity.of(os.fstat(descriptor))
@@ -428,12 +437,10 @@ class Directory:
                 os.rename(self.restore_name, self.name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
                 self._require(self.name, current)
                 os.fsync(self._descriptor)
-            elif found != current and not isinstance(cause, SessionFileReplaced):
+            elif found != current:
                 raise Unproved("it is neither the generation before nor the one that was written")
         except (OSError, Unproved) as error:
             raise self._not_undone(error, cause) from error
-        self._forget(self.next_name, written)
-        self._forget(self.marker_name, current)
 
     def _require(self, name: str, identity: Identity) -> None:
         if self._identity(name) != identity:
