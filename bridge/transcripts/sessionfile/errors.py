@@ -7,7 +7,7 @@ Each class has Bridge's ``code`` and the published constant of the format, which
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from bridge.foundation.errors import BridgeError
 
@@ -215,3 +215,21 @@ class SessionRecoveryRequired(SessionFileError):
     code = "session_recovery_required"
     summary = "The recovery marker beside a session file holds what the file does not; a person has to choose."
     default_hint = "Compare the two; docs/session-files.md says how to go on."
+
+
+#: What is more than a session file holds.
+SIZE_ERRORS: Final = (SessionLineTooLarge, SessionFileTooLarge, SessionTooManyEntries)
+#: What reading the contents of a session file may raise.
+CONTENT_ERRORS: Final = (
+    SessionEmpty,
+    SessionInvalidUtf8,
+    SessionInvalidJson,
+    SessionInvalidHeader,
+    SessionUnsupportedVersion,
+    SessionInvalidEntry,
+    SessionInvalidMessage,
+    SessionDuplicateId,
+    SessionParentMissing,
+    SessionToolMismatch,
+    *SIZE_ERRORS,
+)
