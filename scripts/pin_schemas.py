@@ -15,7 +15,7 @@ from pinning import pin
 SCHEMA = Path(__file__).resolve().parents[1] / "schema"
 LOCK = SCHEMA / "digests.json"
 #: Folders below schema/ whose files are promises to others.
-PINNED_FOLDERS = ("checkpoint", "portable", "semantic", "worker-result", "vectors")
+PINNED_FOLDERS = ("checkpoint", "portable", "semantic", "session-file", "worker-result", "vectors")
 
 
 def current_digests() -> dict[str, str]:

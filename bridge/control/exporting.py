@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from bridge.control.context import require_readable_path
 from bridge.control.controller import Controller
 from bridge.control.documents import Document, DocumentRequest
+from bridge.control.sessionfiles import session_file_of
 from bridge.control.standpoint import Standpoint, find_session
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import ENTRY_FIELDS, Entry, Session
@@ -34,7 +35,7 @@ from bridge.transcripts.portable import (
 from bridge.workspaces.store import page_body, page_index_text, page_size, state_text
 
 #: Forms of a file: for programs, and for people.
-Format = Literal["jsonl", "markdown", "html"]
+Format = Literal["jsonl", "session-file", "markdown", "html"]
 #: Bytes that are written at once, about.
 CHUNK_BYTES: Final = 64 * 1024
 
@@ -99,6 +100,8 @@ def open_export(controller: Controller, standpoint: Standpoint, request: ExportR
         export = Export(session.id, iter(()))
         if request.format == "jsonl":
             pieces = _PortableFile(connection, session, request, controller.now(), export).pieces()
+        elif request.format == "session-file":
+            pieces = _session_file(connection, session, request, export)
         else:
             pieces = _document(connection, session, request, controller.now(), export)
         export.chunks = _chunked(pieces, export)
@@ -133,6 +136,20 @@ def _chunked(pieces: Iterator[bytes], export: Export) -> Iterator[bytes]:
             size = 0
     if waiting:
         yield b"".join(waiting)
+
+
+def _session_file(connection: Connection, session: Session, request: ExportRequest, export: Export) -> Generator[bytes]:
+    """Yield a session file, which is small enough to be made at once; hidden entries are always in it."""
+    if request.scope == "active":
+        segments = path_segments(connection, session.active_entry_id)
+        entries = [entry for segment in segments for entry in iterate_segment(connection, segment)]
+    else:
+        origin = fork_origin(connection, session.id)
+        shared = [] if origin is None else path_segments(connection, origin.entry_id)
+        entries = [entry for segment in shared for entry in iterate_segment(connection, segment)]
+        entries += iterate_entries(connection, session.id)
+    export.entries = sum(not entry.is_root for entry in entries)
+    yield session_file_of(session.id, session.created_at, session.active_entry_id, entries)
 
 
 def _document(

@@ -10,15 +10,16 @@ or goes on, with one event that pins the file's digest and the root of all entri
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from io import SEEK_SET
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from bridge.control.controller import Controller
 from bridge.control.errors import ImportSourceChanged
+from bridge.control.imported import Imported, ImportedSession
 from bridge.control.recording import RecordingTransaction
+from bridge.control.sessionfiles import import_session_file, is_session_file
 from bridge.conversations.errors import SessionRemoved
 from bridge.conversations.importing import Adder, Comparison, IncomingSession, Taken, begin, compare, finish
 from bridge.conversations.models import Entry, NewSession
@@ -39,73 +40,13 @@ Progress = Callable[[str, int, int], None]
 _PROGRESS_ENTRIES: Final = 5000
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedSession:
-    """What became of one session of a file.
-
-    Parameters
-    ----------
-    status
-        ``created``, ``continued`` (it was here and had less) or ``unchanged``.
-    added
-        Entries that were added.
-    entries
-        Entries of it in the file.
-    complete
-        Whether the file holds all entries that the session had.
-    active_entry_id
-        The session's head afterwards; None in a dry run.
-    kept_labels
-        Names that name another entry here, and go on doing so.
-    """
-
-    session_id: str
-    status: str
-    added: int
-    entries: int
-    complete: bool
-    active_entry_id: str | None = None
-    kept_labels: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "session_id": self.session_id,
-            "status": self.status,
-            "added": self.added,
-            "entries": self.entries,
-            "complete": self.complete,
-            "active_entry_id": self.active_entry_id,
-            "kept_labels": list(self.kept_labels),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """What became of a file: ``session_id`` is the session it is about, ``sessions`` has all of them."""
-
-    session_id: str
-    digest: str
-    is_dry_run: bool
-    sessions: tuple[ImportedSession, ...]
-
-    @property
-    def added(self) -> int:
-        return sum(session.added for session in self.sessions)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "session_id": self.session_id,
-            "digest": self.digest,
-            "dry_run": self.is_dry_run,
-            "added": self.added,
-            "sessions": [session.to_json() for session in self.sessions],
-        }
-
-
 def import_session(
     controller: Controller, source: BinaryIO, *, dry_run: bool = False, progress: Progress | None = None
 ) -> Imported:
     """Take in a portable session file: what the store lacks of its sessions, under the same ids and hashes.
+
+    A session file of the other kind (docs/session-files.md) is told apart by its first line and taken in as that module
+    says.
 
     A copy of what is here, whole or older, changes nothing. Writing holds the store's write lock until all is written.
 
@@ -118,6 +59,8 @@ def import_session(
 
     Raises
     ------
+    SessionFileError, ExternalIdConflict
+        As :func:`import_session_file` says.
     TranscriptInvalid, UnsupportedTranscriptVersion, TranscriptPartial
         If the file is damaged, of another version, or lacks hidden entries.
     SessionDiffers, SessionRemoved, SessionQuarantined
@@ -129,6 +72,8 @@ def import_session(
     StateDamaged
         If the pages of a manifest do not give its hash.
     """
+    if is_session_file(source):
+        return import_session_file(controller, source, dry_run=dry_run)
     tell = progress if progress is not None else _silent
     survey = check(source, progress=lambda entries, _bytes: tell("check", entries, 0))
     with controller.store.read() as connection:

@@ -84,7 +84,9 @@ def sessions_branches(call: Call, params: BranchesParams) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportParams(OfSession):
-    format: Literal["jsonl", "markdown", "html"] = param("For programs, or for people.", default="jsonl")
+    format: Literal["jsonl", "session-file", "markdown", "html"] = param(
+        "For programs (the first two), or for people.", default="jsonl"
+    )
     scope: Literal["forest", "active"] = param("All branches, or the active path alone.", default="forest")
     hidden: bool = param("Show hidden entries as well; a forest as jsonl always holds them.", default=False)
 
@@ -111,7 +113,9 @@ def sessions_export(call: Call, params: ExportParams) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportParams:
-    text: str | None = param("What an export as jsonl returned; this or path.", default=None, maxLength=MAX_TEXT_BYTES)
+    text: str | None = param(
+        "What an export as jsonl or session-file returned; this or path.", default=None, maxLength=MAX_TEXT_BYTES
+    )
     path: str | None = param(
         "A file on the controller's machine, as the controller reads it; this or text.",
         default=None,

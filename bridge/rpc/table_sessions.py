@@ -13,6 +13,7 @@ from bridge.rpc.errors import ResultTooLarge, SubscriptionNotFound, TooManyCalls
 from bridge.rpc.method import ENTRY_ERRORS, PATH_ERRORS, REFERENCE_ERRORS, Method, Mode
 from bridge.rpc.roles import EVERYONE, READERS, WRITERS
 from bridge.transcripts.errors import TranscriptInvalid, TranscriptPartial, UnsupportedTranscriptVersion
+from bridge.transcripts.sessionfile.errors import CONTENT_ERRORS, SIZE_ERRORS
 from bridge.workspaces.errors import StateDamaged, WorkspaceNotFound
 
 SESSION_TABLE: Final = (
@@ -73,12 +74,12 @@ SESSION_TABLE: Final = (
         results.EXPORTED,
         calls_sessions.sessions_export,
         READERS,
-        (*PATH_ERRORS, ResultTooLarge),
+        (*PATH_ERRORS, ResultTooLarge, *SIZE_ERRORS),
         Mode.READ,
     ),
     Method(
         "sessions/import",
-        "Take in a session that was exported as jsonl, under its own ids and hashes",
+        "Take in a session that was exported as jsonl, under its own ids and hashes, or as a session file",
         calls_sessions.ImportParams,
         results.IMPORTED,
         calls_sessions.sessions_import,
@@ -92,8 +93,10 @@ SESSION_TABLE: Final = (
             conversations.SessionDiffers,
             conversations.SessionRemoved,
             conversations.SessionQuarantined,
+            conversations.ExternalIdConflict,
             LineageCycle,
             StateDamaged,
+            *CONTENT_ERRORS,
         ),
         Mode.CHANGE,
     ),

@@ -16,9 +16,9 @@ def export(
     cli: Cli,
     session: Annotated[str | None, typer.Argument(help="Session, as id, tail or label. Default: @.")] = None,
     *,
-    format_: Annotated[Literal["jsonl", "markdown", "html"], typer.Option("--format", help="Form of the file.")] = (
-        "jsonl"
-    ),
+    format_: Annotated[
+        Literal["jsonl", "session-file", "markdown", "html"], typer.Option("--format", help="Form of the file.")
+    ] = ("jsonl"),
     scope: Annotated[
         Literal["forest", "active"], typer.Option("--scope", help="All branches, or the active path alone.")
     ] = "forest",
@@ -31,6 +31,9 @@ def export(
     jsonl is for programs, and what bridge import takes: a header, one line for each entry as it was stored, with the
     repository states that entries name, and a footer with their digest. markdown and html are for people; the HTML
     is one file that needs nothing else.
+
+    session-file is a smaller form that other programs may write as well, without hashes and stamps: see
+    docs/session-files.md. Hidden entries are always in it.
 
     A fork comes with the path that it shares with its origin. A forest as jsonl always holds hidden entries: without
     them no hash could be recomputed. Elsewhere they are left out unless --hidden is given; the active path as jsonl

@@ -15,7 +15,8 @@ from bridge.cli.command import command
 from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
-    from bridge.control.importing import Imported, Progress
+    from bridge.control.imported import Imported
+    from bridge.control.importing import Progress
 
 #: Stands for standard input.
 STDIN = "-"
@@ -36,6 +37,9 @@ def import_(
 
     A fork comes with the part of its origin that it shares, and that part only becomes a session of its own id; the
     origin's own file, imported before or after, makes it whole.
+
+    A session file (bridge export --format session-file, or another program's) becomes a session of its own, whose id
+    follows from the file: the same file again adds nothing, and one that has grown adds what is new.
     """
     from bridge.cli.composition import open_controller
     from bridge.control.importing import import_session

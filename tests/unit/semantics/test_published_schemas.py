@@ -15,7 +15,9 @@ from bridge.semantics.schemas import ID_PREFIX, load_schema, schema_root, valida
 
 ROOT = Path(__file__).resolve().parents[3] / "schema"
 SCHEMAS = sorted(
-    path for folder in ("portable", "semantic", "worker-result") for path in (ROOT / folder).rglob("*.json")
+    path
+    for folder in ("portable", "semantic", "session-file", "worker-result")
+    for path in (ROOT / folder).rglob("*.json")
 )
 
 
@@ -28,7 +30,7 @@ def test_the_files_have_the_digests_they_were_pinned_with() -> None:
     pinned = json.loads((ROOT / "digests.json").read_text())
     files = [
         path
-        for folder in ("checkpoint", "portable", "semantic", "worker-result", "vectors")
+        for folder in ("checkpoint", "portable", "semantic", "session-file", "worker-result", "vectors")
         for path in (ROOT / folder).rglob("*.json")
     ]
     assert {path.relative_to(ROOT).as_posix(): sha256(path.read_bytes()).hexdigest() for path in files} == pinned
