@@ -13,6 +13,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bridge.foundation.errors import InvalidConfiguration
@@ -395,3 +396,41 @@ def test_a_controller_is_a_second_one_for_another_database(environment, bridge_h
 
 def test_kills_amid_random_calls_lose_nothing_that_was_acknowledged(environment, repository):
     batter(environment, repository.path, rounds=3, clients=4, calls=100, seed=7)
+
+
+def test_a_controller_with_a_real_worker_is_replaced_only_when_its_workers_may_be_ended(environment, repository):
+    with (
+        resident(environment) as controller,
+        Client.connect(controller.endpoint, directory=str(repository.path)) as client,
+    ):
+        session = client.call("sessions/new")["id"]
+        client.call("sessions/append", {"session": session, "kind": "user.message", "text": "sleep"})
+        task = client.call(
+            "delegations/request",
+            {"session": session, "objective": "sleep", "name": "sleeper", "command": ["sleep", "1000"]},
+        )["id"]
+        worker = until(
+            lambda: next(
+                (child for child in psutil.Process(controller.pid).children(recursive=True) if child.name() == "sleep"),
+                None,
+            )
+        )
+        for words in (("serve", "--replace", "--detach"), ("serve", "--stop")):
+            refused = run(environment, *words, "--json")
+            error = json.loads(refused.stderr)["error"]
+            assert (refused.returncode, error["code"]) == (215, "controller_busy")
+            assert "sleeper" in error["message"]
+            assert [one["id"] for one in error["details"]["workers"]] == [task]
+        assert worker.is_running()
+
+        replaced = run(environment, "serve", "--replace", "--cancel-workers", "--detach", "--json")
+        assert replaced.returncode == 0, replaced.stderr
+        assert controller.wait()[0] == 0
+        assert not worker.is_running()
+    with Client.connect(controller.endpoint, directory=str(repository.path)) as client:
+        assert client.pid == json.loads(replaced.stdout)["pid"] != controller.pid
+        ended = client.call("delegations/wait", {"task": task, "timeout_ms": 0})
+        assert (ended["status"], ended["ended"]) == ("cancelled", True)
+    shown = run(environment, "task", "show", task, "--json", cwd=repository.path)
+    assert json.loads(shown.stdout)["status"] == "cancelled"
+    assert run(environment, "verify").returncode == 0

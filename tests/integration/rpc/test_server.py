@@ -7,6 +7,8 @@ import json
 import os
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -52,6 +54,46 @@ def test_another_users_process_is_refused(controller):
             door.connect()
         assert refused.value.code == "connection_refused"
         assert refused.value.details == {"reason": "user"}
+
+
+#: Another user's process in the socket's folder: connects, and prints what it was told or why it could not.
+STRANGER = """
+import os, socket, sys
+os.setgid(65534)
+os.setuid(65534)
+peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+try:
+    peer.connect(sys.argv[1])
+except PermissionError:
+    sys.exit("kept out")
+print(peer.makefile("rb").readline().decode())
+"""
+
+
+def stranger(door) -> subprocess.CompletedProcess[str]:
+    path = Path(door.endpoint.find_socket())
+    return subprocess.run(
+        [sys.executable, "-I", "-c", STRANGER, path.name],
+        cwd=path.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_real_process_of_another_user_is_kept_out_by_the_folder_and_by_its_credentials(door):
+    assert "kept out" in stranger(door).stderr
+    path = Path(door.endpoint.find_socket())
+    path.parent.chmod(0o711)
+    assert "kept out" in stranger(door).stderr, "the socket's own mode keeps it out too"
+    path.chmod(0o666)
+    told = json.loads(stranger(door).stdout)
+    assert told["ok"] is False
+    assert told["error"]["data"]["code"] == "connection_refused"
+    assert told["error"]["data"]["details"] == {"reason": "user"}
+    still_answers(door)
 
 
 @pytest.mark.parametrize(
