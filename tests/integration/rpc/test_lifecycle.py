@@ -92,7 +92,7 @@ def test_of_many_clients_that_find_none_one_starts_it(environment, bridge_home):
         try:
             with connect_or_start(endpoint, environment) as client:
                 pids.append(client.pid)
-                client.call("controller/ping")
+                client.call("admin/ping")
         except Exception as error:  # noqa: BLE001 - told below
             failures.append(error)
 
@@ -135,7 +135,7 @@ def test_modules_are_not_taken_from_the_folder_a_client_stands_in(environment, b
     (trap / "bridge" / "__init__.py").write_text("raise SystemExit('trapped')")
     monkeypatch.chdir(trap)
     with connect_or_start(Endpoint(str(bridge_home)), environment) as client:
-        assert client.call("controller/ping")
+        assert client.call("admin/ping")
 
 
 def test_one_that_cannot_start_says_why(environment, bridge_home):
@@ -266,7 +266,7 @@ def test_config_toml_may_turn_it_off(environment, bridge_home):
         done = run(environment, "session", "new", "--json")
         assert done.returncode == 0, done.stderr
         with Client.connect(controller.endpoint) as client:
-            assert client.call("controller/ping")
+            assert client.call("admin/ping")
 
 
 def test_many_started_at_once_in_the_background_leave_one(environment, bridge_home):
