@@ -8,10 +8,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
-
 from bridge.foundation.canonical import parse_json
 from bridge.foundation.errors import BridgeError, NotCanonical
+from bridge.foundation.logs import get_logger
 from bridge.rpc.connection import Connection
 from bridge.rpc.errors import CommandNotTaken, InvalidParams, InvalidRequest, MethodNotFound
 from bridge.rpc.messages import check_request, encode, failure, fault, id_of, success
@@ -36,7 +35,7 @@ CANCEL: Final = "$/cancel"
 #: What a line holds that may be one of these calls; one that spells a name with escapes is not recognised.
 _MARKS: Final = (b'"controller/', b'"commands/run"', b'"$/cancel"')
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class OwnCalls:

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-import structlog
 from anyio import to_thread
 
 from bridge.adapters.base import Evidence, FailureClass, Outcome, SubmissionSource, TaskRequest
@@ -22,6 +21,7 @@ from bridge.control.delegations.settlement import AttemptOutcome
 from bridge.control.recording import RecordingTransaction
 from bridge.control.taskgroups import sole_error_group
 from bridge.conversations.models import EntryDraft
+from bridge.foundation.logs import get_logger
 from bridge.process.identity import ProcessIdentity
 from bridge.semantics.kinds import ELIGIBLE, HIDDEN, Visibility
 from bridge.semantics.results import ResultCheck, validate_result
@@ -31,7 +31,7 @@ from bridge.workspaces.store import save_state
 #: How often a running delegation looks whether somebody asked for its end.
 CANCEL_POLL_SECONDS = 0.2
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
