@@ -32,7 +32,7 @@ def environment(bridge_home):
     """That of a shell, with a state directory of its own; whatever controller is left for it is ended."""
     found = {**os.environ, "PYTHONPATH": str(ROOT), "BRIDGE_CONTROLLER": "auto"}
     yield found
-    end_by_pid(Endpoint(str(bridge_home)))
+    end_by_pid(Endpoint(str(bridge_home), found.get("BRIDGE_DATABASE_URL")))
 
 
 def run(environment, *words, cwd="/", **options):
@@ -278,26 +278,32 @@ def test_many_started_at_once_in_the_background_leave_one(environment, bridge_ho
         assert client.pid == info["pid"]
 
 
-def test_with_and_without_a_controller_at_once(environment, bridge_home, repository):
+def test_with_and_without_a_controller_at_once(environment, repository, database_url):
     """Commands in processes of their own and through the controller write to one store at the same time."""
     with resident(environment):
         session = json.loads(run(environment, "session", "new", "--json", cwd=repository.path).stdout)["id"]
-        modes = ["off", "required"] * 4
+        assert run(environment, "append", session, "--kind", "user.message", "--text", "go").returncode == 0
+        words = [("append", session, "--kind", "note", "--text", f"{number}") for number in range(8)]
+        for number in range(2):
+            words += [("label", f"{session}.1", f"l{number}"), ("fork", f"{session}.1"), ("context", session)]
+            words += [("tree", session), ("session", "list"), ("branches", session), ("root", session)]
         children = [
             subprocess.Popen(
-                [sys.executable, "-c", MAIN, "append", session, "--kind", "note", "--text", f"{number}"],
-                env={**environment, "BRIDGE_CONTROLLER": mode},
+                [sys.executable, "-c", MAIN, *line],
+                env={**environment, "BRIDGE_CONTROLLER": ("off", "required")[number % 2]},
                 cwd=repository.path,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
             )
-            for number, mode in enumerate(modes)
+            for number, line in enumerate(words)
         ]
         for child in children:
-            _, err = child.communicate(timeout=100)
-            assert child.returncode == 0, err
+            _, err = child.communicate(timeout=200)
+            assert child.returncode == 0, (child.args[3:], err)
         found = json.loads(run(environment, "log", session, "--json", cwd=repository.path).stdout)
-        assert sorted(entry["payload"]["text"] for entry in found) == [str(number) for number in range(8)]
+        assert sorted(entry["payload"]["text"] for entry in found) == [*(str(number) for number in range(8)), "go"]
+        listed = json.loads(run(environment, "session", "list", "--json", cwd=repository.path).stdout)
+        assert len(listed) == 3
         assert run({**environment, "BRIDGE_CONTROLLER": "off"}, "verify").returncode == 0
 
 
