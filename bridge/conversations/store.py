@@ -11,7 +11,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
-    Integer,
     Select,
     and_,
     bindparam,
@@ -105,7 +104,6 @@ def insert_session(tx: Transaction, session_id: str, new: NewSession, moment: st
 
 
 _SESSION_EXISTS = Prepared(select(_S.id).where(_S.id == bindparam("session")), "session")
-_PARENT_SESSION = Prepared(select(_S.parent_session_id).where(_S.id == bindparam("session")), "session")
 
 
 def session_exists(connection: Connection, session_id: str) -> bool:
@@ -114,8 +112,8 @@ def session_exists(connection: Connection, session_id: str) -> bool:
 
 def parent_session_of(connection: Connection, session_id: str) -> str | None:
     """Return the id of a session's parent; None if it has none, or does not exist."""
-    row = _PARENT_SESSION.run(connection, session_id).fetchone()
-    return None if row is None else row[0]
+    found: str | None = connection.execute(select(_S.parent_session_id).where(_S.id == session_id)).scalar()
+    return found
 
 
 def update_session(tx: Transaction, session_id: str, moment: str, **changes: str | None) -> bool:
@@ -228,23 +226,13 @@ def _comes_after(heads: FromClause, before: tuple[str, str]) -> ColumnElement[bo
     return tuple_(heads.c.updated_at, heads.c.session_id) < tuple_(*map(literal, before))
 
 
-#: Not LIKE: SQLite's ignores case.
-_BY_TAIL = Prepared(
-    select(_S.id)
-    .where(func.substr(_S.id, func.length(_S.id) - bindparam("length", type_=Integer)) == bindparam("end"))
-    .order_by(_S.created_at.desc())
-    .limit(bindparam("most", type_=Integer)),
-    "length",
-    "end",
-    "most",
-)
-
-
 def sessions_by_tail(connection: Connection, tail: str, limit: int) -> list[str]:
     """Return the id that is ``tail``, else the ids that end with a hyphen and ``tail``, newest first."""
     if session_exists(connection, tail):
         return [tail]
-    return [row[0] for row in _BY_TAIL.run(connection, len(tail), "-" + tail, limit)]
+    # Not LIKE: SQLite's ignores case.
+    query = select(_S.id).where(func.substr(_S.id, func.length(_S.id) - len(tail)) == "-" + tail)
+    return list(connection.execute(query.order_by(_S.created_at.desc()).limit(limit)).scalars())
 
 
 def sessions_by_label(connection: Connection, label: str, limit: int) -> list[str]:
@@ -569,18 +557,14 @@ def list_cursors(connection: Connection, session_id: str) -> list[Cursor]:
 # Labels
 
 
-_LABEL_TARGET = Prepared(
-    select(_L.entry_id).where(_L.session_id == bindparam("session"), _L.name == bindparam("known")), "session", "known"
-)
-_LABELS = Prepared(
-    select(_L.name, _L.session_id, _L.entry_id).where(_L.session_id == bindparam("session")).order_by(_L.name),
-    "session",
-)
+_LABEL = select(_L.name, _L.session_id, _L.entry_id)
+_LABELS = Prepared(_LABEL.where(_L.session_id == bindparam("session")).order_by(_L.name), "session")
 
 
 def label_target(connection: Connection, session_id: str, name: str) -> str | None:
-    row = _LABEL_TARGET.run(connection, session_id, name).fetchone()
-    return None if row is None else row[0]
+    query = select(_L.entry_id).where(_L.session_id == session_id, _L.name == name)
+    found: str | None = connection.execute(query).scalar_one_or_none()
+    return found
 
 
 def put_label(tx: Transaction, session_id: str, name: str, entry_id: str, moment: str) -> None:
@@ -599,7 +583,7 @@ def list_labels(connection: Connection, session_id: str) -> list[Label]:
 
 def labels_named(connection: Connection, name: str, limit: int) -> list[Label]:
     """Return the labels of a name in all sessions, newest first."""
-    query = select(_L.name, _L.session_id, _L.entry_id).where(_L.name == name)
+    query = _LABEL.where(_L.name == name)
     return [Label(*row) for row in connection.execute(query.order_by(_L.created_at.desc()).limit(limit))]
 
 
