@@ -254,8 +254,18 @@ def _roles(described: dict[str, Any]) -> str:
     return ", ".join(described["x-roles"])
 
 
+def _doors(described: dict[str, Any]) -> str:
+    doors = described.get("x-doors")
+    return f" At the {' and the '.join(doors)} alone." if doors else ""
+
+
 def _rpc_method(described: dict[str, Any]) -> list[str]:
-    lines = [f"### {described['name']}", "", f"{described['summary']}. For: {_roles(described)}.", ""]
+    lines = [
+        f"### {described['name']}",
+        "",
+        f"{described['summary']}. For: {_roles(described)}.{_doors(described)}",
+        "",
+    ]
     if described["params"]:
         lines += ["| param | type | |", "|---|---|---|"]
         for one in described["params"]:

@@ -12,6 +12,7 @@ import structlog
 from hypothesis import settings
 
 from bridge.foundation.config import Settings, load_settings
+from bridge.foundation.logs import configure_on_first_use
 
 pytest_plugins = ["tests.databases"]
 
@@ -68,6 +69,7 @@ def logging_as_at_start() -> Iterator[None]:
     """Take back what a command run in this process set up: its streams are closed by then."""
     yield
     structlog.reset_defaults()
+    configure_on_first_use(None)
 
 
 @pytest.fixture

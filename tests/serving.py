@@ -20,7 +20,7 @@ from bridge.control.controller import Controller
 from bridge.rpc.client import Client
 from bridge.rpc.endpoint import Endpoint
 from bridge.rpc.errors import ControllerUnavailable
-from bridge.rpc.holding import Hold
+from bridge.rpc.holding import Hold, digest_of
 from bridge.rpc.residency import Residency
 from bridge.rpc.server import End, Server
 
@@ -145,10 +145,15 @@ class Resident:
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()
-        # The state directory goes with the test; a socket that had to lie elsewhere would stay.
-        info = self.endpoint.read_info()
-        if info is not None and info["pid"] == self.pid:
-            Path(info["socket"]).unlink(missing_ok=True)
+        if not self.endpoint.is_held():
+            forget_socket(self.endpoint)
+
+
+def forget_socket(endpoint: Endpoint) -> None:
+    """Take away what a killed controller left outside of its state directory, which goes with the test."""
+    name = Path(f"/tmp/bridge-{os.getuid()}/{digest_of(endpoint)}.sock")
+    for left in (name, name.with_name(name.name + ".new")):
+        left.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -169,5 +174,6 @@ def end_by_pid(endpoint: Endpoint) -> None:
         try:
             os.kill(info["pid"], signal.SIGTERM)
         except ProcessLookupError:
+            forget_socket(endpoint)
             return
         until(lambda: endpoint.read_info() is None)

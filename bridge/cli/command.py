@@ -72,8 +72,7 @@ def command(
             output.json_lines = values.pop("json_lines", False)
             output.quiet = values.pop("quiet")
             cli = context_of(surroundings, verbose=values.pop("verbose"))
-            if cli.wants_logging():
-                cli.start_logging()
+            cli.prepare_logging()
             return function(cli, **values)
 
         common: list[tuple[str, Any]] = [("as_json", Json), ("quiet", Quiet), ("verbose", Verbose)]

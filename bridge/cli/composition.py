@@ -5,7 +5,6 @@ Commands import this module inside the function that uses it, because it pulls i
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -52,10 +51,7 @@ def open_controller(cli: Cli, *, create: bool = True) -> Iterator[Controller]:
         with telling(cli.output.warn):
             yield cli.controller
         return
-    if "structlog" in sys.modules:
-        # Something that logs was imported, and unconfigured it would write to stdout. What logs is imported
-        # before the store is opened, so that commands that log nothing are spared structlog's start-up.
-        cli.start_logging()
+    cli.prepare_logging()
     with Controller(
         cli.settings, clock=cli.clock, environment=cli.environment, create=create, tell=cli.output.warn
     ) as controller:

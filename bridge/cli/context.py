@@ -3,13 +3,12 @@
 This is where the environment is read. What needs more than this module (a store, a recorder, the git side) is
 put together in one other place: ``bridge/cli/composition.py`` with a context manager
 ``open_controller(cli: Cli) -> Iterator[Controller]``, which builds ``Store``, recorder and the rest from
-``cli.settings`` and ``cli.clock``, calls :meth:`Cli.start_logging` before anything can log, and closes what it
+``cli.settings`` and ``cli.clock``, calls :meth:`Cli.prepare_logging` before anything can log, and closes what it
 opened. Commands import it inside the function that uses it, because it pulls in the database library.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +20,7 @@ from bridge.cli.output import Output
 from bridge.foundation.clock import Clock, SystemClock
 from bridge.foundation.config import CONTROLLER_VARIABLE, DATABASE_VARIABLE, HOME_VARIABLE, Settings, load_settings
 from bridge.foundation.errors import InvalidConfiguration
+from bridge.foundation.logs import configure_on_first_use
 
 if TYPE_CHECKING:
     from bridge.control.controller import Controller
@@ -156,8 +156,8 @@ class Cli:
     def start_logging(self) -> None:
         """Send structlog to stderr: readable lines, or JSON lines with ``--json``. Idempotent.
 
-        structlog takes 100 ms to import, so this is called when logging was asked for and by whoever composes
-        the parts that log. It must run before the first log line: unconfigured, structlog prints to stdout.
+        structlog takes 100 ms and more to import, so commands call :meth:`prepare_logging`. It must run before the
+        first log line: unconfigured, structlog prints to stdout.
         """
         if self.controller is not None:
             return  # in a resident controller the log is its own
@@ -165,9 +165,12 @@ class Cli:
 
         configure(self.log_level, self.output)
 
-    def wants_logging(self) -> bool:
-        """Tell whether logging was asked for, or something that logs is already imported."""
-        return self.log_level != DEFAULT_LOG_LEVEL or "structlog" in sys.modules
+    def prepare_logging(self) -> None:
+        """Have logging started by the first line that is logged; at once if it was asked for in this very command."""
+        if self.controller is None:
+            configure_on_first_use(self.start_logging)
+            if self.log_level != DEFAULT_LOG_LEVEL:
+                self.start_logging()
 
 
 def context_of(surroundings: Surroundings, *, verbose: bool) -> Cli:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import structlog
 
 from bridge.cli.composition import tell_listener
 from bridge.cli.context import Cli
@@ -26,6 +25,7 @@ from bridge.control.resident import begin_resident, end_resident
 from bridge.control.watched import CachedObserver
 from bridge.foundation.config import CONFIG_FILE, Settings
 from bridge.foundation.errors import BridgeError
+from bridge.foundation.logs import get_logger, make_ready
 from bridge.git.digestcache import DigestCache
 from bridge.rpc.builds import build_id
 from bridge.rpc.endpoint import Endpoint
@@ -38,7 +38,7 @@ from bridge.web.serving import serve_http
 from bridge.web.using import Use
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 def endpoint_of(settings: Settings) -> Endpoint:
@@ -187,4 +187,5 @@ def _catch_up(controller: Controller) -> None:
     else:
         if closed:
             _log.warning("lost delegations were closed", action="recovered", count=len(closed))
+    make_ready()
     preload()

@@ -15,7 +15,6 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import anyio
-import structlog
 from anyio import to_thread
 
 from bridge.agents.policy import Considered, DelegationRequest, PolicyLimits, Verdict, select_runnable
@@ -41,6 +40,7 @@ from bridge.control.recording import RecordingTransaction
 from bridge.control.sessions import initialise
 from bridge.control.standpoint import Standpoint, find_session
 from bridge.conversations.forest import require_session
+from bridge.foundation.logs import get_logger
 from bridge.git.errors import NotARepository
 from bridge.workspaces.models import Workspace
 from bridge.workspaces.store import find_workspace
@@ -50,7 +50,7 @@ ELSEWHERE_POLL_SECONDS: Final = 1.0
 #: How often a delegation that another process runs is looked at by who waits for it.
 WAIT_POLL_SECONDS: Final = 0.25
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,12 +21,12 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import orjson
-import structlog
 from anyio import to_thread
 
 from bridge.control.controller import Controller
 from bridge.control.errors import EventCursorUnknown
 from bridge.foundation.errors import BridgeError
+from bridge.foundation.logs import get_logger
 from bridge.integrity import store as events
 from bridge.integrity.chain import ENTRY_APPENDED
 from bridge.integrity.store import PlacedEvent
@@ -46,7 +46,7 @@ _LOOK_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 1.0
 _CURSOR: Final = re.compile(r"(?P<position>[0-9]{1,18})(?:\.(?P<hash>[0-9a-f]{8}))?", re.ASCII)
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

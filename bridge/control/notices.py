@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from bridge.foundation.logs import get_logger
+
+_log = get_logger(__name__)
+
 
 class Tell(Protocol):
     """Takes one notice: a sentence for people, a stable code and facts for programs."""
@@ -14,7 +18,4 @@ class Tell(Protocol):
 
 def log_notice(message: str, *, code: str, details: Mapping[str, Any]) -> None:
     """Log a notice, for programs that give no other place to tell it."""
-    # Imported here because it costs 100 ms and notices are rare.
-    import structlog
-
-    structlog.get_logger(__name__).warning(message, action=code, **details)
+    _log.warning(message, action=code, **details)

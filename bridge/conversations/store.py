@@ -103,8 +103,11 @@ def insert_session(tx: Transaction, session_id: str, new: NewSession, moment: st
     )
 
 
+_SESSION_EXISTS = Prepared(select(_S.id).where(_S.id == bindparam("session")), "session")
+
+
 def session_exists(connection: Connection, session_id: str) -> bool:
-    return connection.execute(select(_S.id).where(_S.id == session_id)).first() is not None
+    return _SESSION_EXISTS.run(connection, session_id).fetchone() is not None
 
 
 def parent_session_of(connection: Connection, session_id: str) -> str | None:
@@ -141,8 +144,11 @@ def _session_query(heads: FromClause = session_heads) -> Select[Any]:
     ).join_from(heads, sessions, heads.c.session_id == _S.id)
 
 
+_SESSION = Prepared(_session_query().where(_S.id == bindparam("session")), "session")
+
+
 def get_session(connection: Connection, session_id: str) -> Session | None:
-    row = connection.execute(_session_query().where(_S.id == session_id)).first()
+    row = _SESSION.run(connection, session_id).fetchone()
     return None if row is None else Session(*row)
 
 
@@ -225,8 +231,7 @@ def sessions_by_tail(connection: Connection, tail: str, limit: int) -> list[str]
     if session_exists(connection, tail):
         return [tail]
     # Not LIKE: SQLite's ignores case.
-    end = func.substr(_S.id, func.length(_S.id) - len(tail))
-    query = select(_S.id).where(end == "-" + tail)
+    query = select(_S.id).where(func.substr(_S.id, func.length(_S.id) - len(tail)) == "-" + tail)
     return list(connection.execute(query.order_by(_S.created_at.desc()).limit(limit)).scalars())
 
 
@@ -308,29 +313,33 @@ def entry_hash_of(connection: Connection, session_id: str, entry_id: str) -> str
     return None if row is None else row[0]
 
 
+_OF_SESSION = _E.session_id == bindparam("session")
+_BY_ID, _AT = _E.id == bindparam("entry"), _E.sequence == bindparam("place")
+_ENTRY = Prepared(select(*_COLUMNS).where(_OF_SESSION, _BY_ID), "session", "entry")
+_LISTED = Prepared(select(*LISTED_COLUMNS).where(_OF_SESSION, _BY_ID), "session", "entry")
+_LISTED_AT = Prepared(select(*LISTED_COLUMNS).where(_OF_SESSION, _AT), "session", "place")
+_ID_AT = Prepared(select(_E.id).where(_OF_SESSION, _AT), "session", "place")
+
+
 def get_entry(connection: Connection, session_id: str, entry_id: str) -> Entry | None:
-    query = select(*_COLUMNS).where(_E.session_id == session_id, _E.id == entry_id)
-    row = connection.execute(query).first()
+    row = _ENTRY.run(connection, session_id, entry_id).fetchone()
     return None if row is None else Entry.from_row(row)
 
 
 def get_listed_at(connection: Connection, session_id: str, sequence: int) -> ListedEntry | None:
     """Return an entry by its place, without its text if that is long; None if there is none."""
-    query = select(*LISTED_COLUMNS).where(_E.session_id == session_id, _E.sequence == sequence)
-    row = connection.execute(query).first()
+    row = _LISTED_AT.run(connection, session_id, sequence).fetchone()
     return None if row is None else ListedEntry.from_row(row)
 
 
 def entry_id_at(connection: Connection, session_id: str, sequence: int) -> str | None:
-    query = select(_E.id).where(_E.session_id == session_id, _E.sequence == sequence)
-    found: str | None = connection.execute(query).scalar_one_or_none()
-    return found
+    row = _ID_AT.run(connection, session_id, sequence).fetchone()
+    return None if row is None else row[0]
 
 
 def get_listed(connection: Connection, session_id: str, entry_id: str) -> ListedEntry | None:
     """Return an entry without its text if that is long; None if there is none."""
-    query = select(*LISTED_COLUMNS).where(_E.session_id == session_id, _E.id == entry_id)
-    row = connection.execute(query).first()
+    row = _LISTED.run(connection, session_id, entry_id).fetchone()
     return None if row is None else ListedEntry.from_row(row)
 
 
@@ -506,6 +515,12 @@ _CURSOR_LEAF = Prepared(
 )
 
 
+_CURSORS = Prepared(
+    select(_C.owner, _C.session_id, _C.leaf_entry_id).where(_C.session_id == bindparam("session")).order_by(_C.owner),
+    "session",
+)
+
+
 def advance_cursors(tx: Transaction, session_id: str, parent_entry_id: str, entry_id: str) -> None:
     """Move every cursor of the session whose leaf was the parent."""
     tx.run(_ADVANCE_CURSORS, entry_id, session_id, parent_entry_id)
@@ -536,11 +551,14 @@ def delete_cursor(tx: Transaction, session_id: str, owner: str) -> None:
 
 
 def list_cursors(connection: Connection, session_id: str) -> list[Cursor]:
-    query = select(_C.owner, _C.session_id, _C.leaf_entry_id).where(_C.session_id == session_id).order_by(_C.owner)
-    return [Cursor(*row) for row in connection.execute(query)]
+    return [Cursor(*row) for row in _CURSORS.run(connection, session_id)]
 
 
 # Labels
+
+
+_LABEL = select(_L.name, _L.session_id, _L.entry_id)
+_LABELS = Prepared(_LABEL.where(_L.session_id == bindparam("session")).order_by(_L.name), "session")
 
 
 def label_target(connection: Connection, session_id: str, name: str) -> str | None:
@@ -560,13 +578,12 @@ def delete_label(tx: Transaction, session_id: str, name: str) -> None:
 
 
 def list_labels(connection: Connection, session_id: str) -> list[Label]:
-    query = select(_L.name, _L.session_id, _L.entry_id).where(_L.session_id == session_id).order_by(_L.name)
-    return [Label(*row) for row in connection.execute(query)]
+    return [Label(*row) for row in _LABELS.run(connection, session_id)]
 
 
 def labels_named(connection: Connection, name: str, limit: int) -> list[Label]:
     """Return the labels of a name in all sessions, newest first."""
-    query = select(_L.name, _L.session_id, _L.entry_id).where(_L.name == name)
+    query = _LABEL.where(_L.name == name)
     return [Label(*row) for row in connection.execute(query.order_by(_L.created_at.desc()).limit(limit))]
 
 

@@ -91,7 +91,7 @@ class Client:
             peer.connect(path)
             greeting = {"bridge": 1, "build": build, "role": role, "token": token}
             # One that takes nobody has perhaps said so already, and closed.
-            with suppress(BrokenPipeError):
+            with suppress(BrokenPipeError, ConnectionResetError):
                 client._send({**greeting, "directory": directory, "session": session})
             answer = client._receive()
             peer.settimeout(None)
@@ -125,7 +125,7 @@ class Client:
         self._socket.settimeout(timeout_seconds)
         try:
             self._send({"jsonrpc": "2.0", "id": identity, "method": method, "params": dict(params or {})})
-        except BrokenPipeError as error:
+        except (BrokenPipeError, ConnectionResetError) as error:
             raise ControllerLost(f"The controller was lost at {method}.") from error
         while True:
             answer = self._receive()

@@ -22,12 +22,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-import structlog
 from anyio import BrokenResourceError, ClosedResourceError
 
 from bridge.control.controller import Controller
 from bridge.control.feed import Event, Interest, Lagged, Subscription, feed_of
 from bridge.foundation.errors import BridgeError
+from bridge.foundation.logs import get_logger
 from bridge.rpc import messages, threads
 from bridge.rpc.dispatch import Gate
 from bridge.rpc.errors import CallCancelled, DeadlineExceeded, InvalidRequest, MethodNotFound, TooManyCalls
@@ -48,7 +48,7 @@ _KEPT: Final = frozenset({Mode.CHANGE, Mode.ACT, Mode.START})
 _COROUTINES: Final = frozenset({Mode.START, Mode.WAIT})
 
 Send = Callable[[bytes], Awaitable[None]]
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

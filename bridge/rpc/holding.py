@@ -98,7 +98,7 @@ class Hold:
         raise ControllerUnavailable(f"No socket can be made. {'; '.join(problems)}.")
 
     def _places(self, environment: Mapping[str, str]) -> list[str]:
-        name = f"{_digest(self.endpoint)}.sock"
+        name = f"{digest_of(self.endpoint)}.sock"
         places = [self.endpoint.socket_path]
         runtime = environment.get(RUNTIME_VARIABLE, "")
         if os.path.isabs(runtime):
@@ -187,7 +187,8 @@ def _bind(path: str) -> socket.socket:
     return listener
 
 
-def _digest(endpoint: Endpoint) -> str:
+def digest_of(endpoint: Endpoint) -> str:
+    """Return what the socket of a controller is called where it lies beside those of others."""
     from hashlib import sha256
 
     place = os.fsencode(os.path.realpath(endpoint.home)) + b"\0" + endpoint.name.encode()

@@ -10,10 +10,11 @@ from bridge.rpc.connection import DEFAULT, EVENT, LAGGED
 from bridge.rpc.messages import MAX_BATCH, MAX_DEADLINE_MS, MAX_ID_CHARACTERS, MAX_MESSAGE_BYTES, MAX_RESULT_BYTES
 from bridge.rpc.methods import METHODS, Method
 from bridge.rpc.shapes import schema_of, withheld_params
+from bridge.rpc.table_controller import SOCKET_METHODS, SocketMethod
 
 OPENRPC_VERSION: Final = "1.3.2"
 #: Version of the methods: raised when one is added; its first number when one changes so that callers break.
-METHODS_VERSION: Final = "1.1.0"
+METHODS_VERSION: Final = "1.2.0"
 
 
 def document() -> dict[str, Any]:
@@ -27,7 +28,9 @@ def document() -> dict[str, Any]:
                 "JSON-RPC 2.0 over newline-delimited JSON. Params are given by name; unknown ones are refused. An "
                 "error's data has code, hint and details, as the command line prints them; its code is the exit "
                 "status of that error, or one that JSON-RPC reserves. x-roles says who may call a method, or give a "
-                "parameter; x-mode how it runs. A request may carry meta beside its params, with deadline_ms."
+                "parameter; x-mode how it runs; x-doors, where it is given, which doors "
+                "alone have it."
+                " A request may carry meta beside its params, with deadline_ms."
             ),
             "x-limits": {
                 "message_bytes": MAX_MESSAGE_BYTES,
@@ -38,7 +41,10 @@ def document() -> dict[str, Any]:
                 **{f"connection_{name}": value for name, value in asdict(DEFAULT).items()},
             },
         },
-        "methods": [_method(method) for method in METHODS.values()],
+        "methods": [
+            *(_method(method) for method in METHODS.values()),
+            *(_method(method) | {"x-doors": ["socket"]} for method in SOCKET_METHODS.values()),
+        ],
         "x-notifications": [
             {"name": EVENT, "summary": "An event of a subscription", "params": results.EVENT_NOTICE},
             {"name": LAGGED, "summary": "A subscription fell behind; what it missed follows", "params": results.LAGGED},
@@ -46,7 +52,7 @@ def document() -> dict[str, Any]:
     }
 
 
-def _method(method: Method) -> dict[str, Any]:
+def _method(method: Method | SocketMethod) -> dict[str, Any]:
     schema = schema_of(method.params)
     return {
         "name": method.name,
@@ -65,7 +71,7 @@ def _method(method: Method) -> dict[str, Any]:
     }
 
 
-def _given_by(method: Method, name: str) -> dict[str, Any]:
+def _given_by(method: Method | SocketMethod, name: str) -> dict[str, Any]:
     """Return who may give a parameter, where that is not everybody who may call the method."""
     given = sorted(str(role) for role in method.roles if name not in withheld_params(method.params, role))
     return {} if len(given) == len(method.roles) else {"x-roles": given}

@@ -1,4 +1,4 @@
-"""Answers the calls about the controller itself (:mod:`bridge.rpc.residency`) on any connection of the socket."""
+"""Answers the calls about the controller itself (:mod:`bridge.rpc.table_controller`) on connections of the socket."""
 
 from __future__ import annotations
 
@@ -8,48 +8,34 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
-
 from bridge.foundation.canonical import parse_json
 from bridge.foundation.errors import BridgeError, NotCanonical
+from bridge.foundation.logs import get_logger
 from bridge.rpc.connection import Connection
 from bridge.rpc.errors import CommandNotTaken, InvalidParams, InvalidRequest, MethodNotFound
 from bridge.rpc.messages import check_request, encode, failure, fault, id_of, success
 from bridge.rpc.residency import (
     CommandLine,
     CommandParams,
-    PingParams,
     Residency,
     StopParams,
     command_of,
     refuse_while_busy,
 )
-from bridge.rpc.roles import Caller, Role
+from bridge.rpc.roles import Caller
 from bridge.rpc.shapes import build
+from bridge.rpc.table_controller import RUN, SOCKET_METHODS, STATUS, STOP
 from bridge.rpc.wire import Wire
 
 if TYPE_CHECKING:
     from bridge.rpc.server import Server
 
-PING: Final = "controller/ping"
-STATUS: Final = "controller/status"
-STOP: Final = "controller/stop"
-RUN: Final = "commands/run"
 #: The method with which a call is given up.
 CANCEL: Final = "$/cancel"
 #: What a line holds that may be one of these calls; one that spells a name with escapes is not recognised.
 _MARKS: Final = (b'"controller/', b'"commands/run"', b'"$/cancel"')
-_OPERATOR: Final = frozenset({Role.OPERATOR})
-_READERS: Final = frozenset({Role.OPERATOR, Role.OBSERVER})
-#: The names with the params and the roles of each.
-_CALLS: Final[dict[str, tuple[type[Any], frozenset[Role]]]] = {
-    PING: (PingParams, frozenset(Role)),
-    STATUS: (PingParams, _READERS),
-    STOP: (StopParams, _OPERATOR),
-    RUN: (CommandParams, _OPERATOR),
-}
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class OwnCalls:
@@ -80,11 +66,8 @@ class OwnCalls:
             return False
         if request.get("method") == CANCEL:
             return self._cancel(request.get("params"), wire)
-        if request.get("method") not in _CALLS:
+        if request.get("method") not in SOCKET_METHODS:
             return False
-        if request["method"] == PING:
-            await self._answer(request, caller, wire, connection)
-            return True
         task = asyncio.get_running_loop().create_task(self._answer(request, caller, wire, connection))
         self._tasks[task] = wire
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
@@ -138,8 +121,8 @@ class OwnCalls:
 
     async def _call(self, request: dict[str, Any], caller: Caller, wire: Wire) -> dict[str, Any]:
         name = request["method"]
-        model, roles = _CALLS[name]
-        if caller.role not in roles:
+        method = SOCKET_METHODS[name]
+        if caller.role not in method.roles:
             raise MethodNotFound(
                 f"{name!r} is not for an {caller.role}. Nothing was called.",
                 details={"method": name, "reason": "not_permitted"},
@@ -147,18 +130,13 @@ class OwnCalls:
         given = request.get("params", {})
         if not isinstance(given, dict):
             raise InvalidParams("Params are given by name, as an object. Nothing was called.", details={"fields": []})
-        # Without params there is nothing to check, and a ping is to cost next to nothing.
-        params: Any = PingParams() if model is PingParams and not given else build(model, given)
+        params: Any = build(method.params, given)
         calls: dict[str, Callable[[], Awaitable[dict[str, Any]]]] = {
-            PING: self._ping,
             STATUS: self._status,
             STOP: lambda: self._stop(params),
             RUN: lambda: self._run(params, id_of(request), wire),
         }
         return await calls[name]()
-
-    async def _ping(self) -> dict[str, Any]:
-        return {"pid": os.getpid()}
 
     async def _status(self) -> dict[str, Any]:
         workers = await asyncio.to_thread(self._residency.workers)

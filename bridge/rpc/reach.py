@@ -23,6 +23,7 @@ from bridge.conversations.forest import require_session
 from bridge.conversations.paths import belongs_to_session
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.redaction import redact_text
+from bridge.rpc.refusals import tally_of
 from bridge.rpc.shapes import Names, named_params
 from bridge.storage.transaction import Connection
 
@@ -73,12 +74,16 @@ class Reach:
         return replace(params, **changes)
 
     def record_refusal(self, method: str, error: BridgeError) -> None:
-        """Record in the agent's own chain that it was refused something."""
+        """Record in the agent's own chain that it was refused something, unless it was so too often (``refusals``)."""
+        count = tally_of(self._controller).count(self._session_id, self._controller.clock.monotonic())
+        if count is None:
+            return
         asked = error.details.get("reference")
         body = {
             "method": _recorded(method),
             "code": error.code,
             "reference": None if asked is None else _recorded(asked),
+            "count": count,
         }
         self._controller.recorder.transact(lambda recording: recording.event(self._session_id, ACCESS_REFUSED, body))
 

@@ -1,13 +1,4 @@
-"""The calls that concern the resident controller itself, beside those of the table of methods.
-
-====================  =====================================================================================
-``controller/ping``   answers at once
-``controller/status`` pid, build, uptime, idle time, connections, workers, watches
-``controller/stop``   ends it: refused while it has workers unless ``cancel_workers``; with ``build`` only if it
-                      is (still) of that build
-``commands/run``      runs a command line for the client whose file descriptors came along
-====================  =====================================================================================
-"""
+"""What the calls about the resident controller itself stand on (``table_controller`` has their table)."""
 
 from __future__ import annotations
 
@@ -30,11 +21,6 @@ from bridge.rpc.shapes import param
 MAX_COMMANDS: Final = 32
 #: Words and bytes of one command line, and of its environment.
 MAX_WORDS: Final = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PingParams:
-    """Nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

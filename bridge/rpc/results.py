@@ -30,6 +30,20 @@ def listing(items: Schema) -> Schema:
 
 
 PONG: Final = record("Who answers.", version=_TEXT, pid=_NUMBER)
+RESIDENT: Final = record(
+    "A resident controller, and what it has under way.",
+    pid=_NUMBER,
+    build=_TEXT,
+    home=_TEXT,
+    uptime_seconds={"type": "number"},
+    connections=_NUMBER,
+    calls=_NUMBER,
+    workers=listing(record("A worker.", id=_TEXT, name=_OPTIONAL_TEXT, status=_TEXT)),
+    watches={"type": ["object", "null"]},
+    idle_limit_seconds={"type": ["number", "null"]},
+)
+STOPPED: Final = record("Who ends, and the delegations that are cancelled.", pid=_NUMBER, cancelled=listing(_TEXT))
+RAN: Final = record("How a command ended.", exit_status=_NUMBER)
 CANCELLED: Final = record(
     "What became of the call: it was given up, is a change that has begun and is finished, or is not under way.",
     id={"type": ["string", "integer"]},

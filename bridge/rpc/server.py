@@ -19,11 +19,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from bridge.control.delegations.tasks import session_of
 from bridge.control.standpoint import Standpoint
 from bridge.foundation.errors import BridgeError
+from bridge.foundation.logs import get_logger
 from bridge.rpc.connection import Connection
 from bridge.rpc.errors import PeerRefused
 from bridge.rpc.greeting import MAX_GREETING_BYTES, Greeting, accepted, read_greeting, refused
@@ -51,7 +50,7 @@ _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 #: Talks to a client of a role that is not served here, to the end. It sends the greeting's answer, which it is given,
 #: or raises why there is none.
 Door = Callable[[Wire, Greeting, bytes], Awaitable[None]]
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class End(StrEnum):

@@ -6,10 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.ids import require_safe_id
+from bridge.foundation.logs import get_logger
 from bridge.git.paths import plain_path
 from bridge.git.process import DEFAULT_TIMEOUT_SECONDS
 from bridge.git.removal import Obstacle, ObstacleReason, removal_obstacles
@@ -24,7 +23,7 @@ from bridge.workspaces.wording import kept_reason
 #: Digits of the repository id that name its folder below the worktrees directory.
 REPOSITORY_DIGITS = 12
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

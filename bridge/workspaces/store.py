@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Table, bindparam, delete, func, insert, select, tuple_, update
+from sqlalchemy import Connection, Table, bindparam, delete, func, insert, select, tuple_, update
 
 from bridge.foundation.canonical import canonical_text, parse_json
 from bridge.foundation.hashing import digest_hex
@@ -108,10 +108,20 @@ def update_workspace(tx: Transaction, workspace_id: str, moment: str, **changes:
     return get_workspace(tx.connection, workspace_id)
 
 
+_BY_ID = Prepared(select(*_COLUMNS).where(_W.id == bindparam("workspace")), "workspace")
+_BY_WORKTREE = Prepared(
+    select(*_COLUMNS)
+    .where(_W.worktree_id == bindparam("worktree"), _W.status != bindparam("removed"))
+    .order_by(_W.created_at.desc(), _W.id),
+    "worktree",
+    "removed",
+)
+
+
 def find_workspace(connection: Connection, workspace_id: str) -> Workspace | None:
     if not is_storable(workspace_id):
         return None
-    row = connection.execute(select(*_COLUMNS).where(_W.id == workspace_id)).first()
+    row = _BY_ID.run(connection, workspace_id).fetchone()
     return None if row is None else _workspace(row)
 
 
@@ -139,12 +149,7 @@ def find_by_path(connection: Connection, folder: Path | str) -> Workspace | None
 
 def find_by_worktree(connection: Connection, worktree_id: str) -> Workspace | None:
     """Return the workspace of a git worktree (``RepositoryLocation.worktree_id``); the newest that is not removed."""
-    query = (
-        select(*_COLUMNS)
-        .where(_W.worktree_id == worktree_id, _W.status != WorkspaceStatus.REMOVED)
-        .order_by(_W.created_at.desc(), _W.id)
-    )
-    row = connection.execute(query).first()
+    row = _BY_WORKTREE.run(connection, worktree_id, WorkspaceStatus.REMOVED.value).fetchone()
     return None if row is None else _workspace(row)
 
 
@@ -181,7 +186,7 @@ def _column(workspace: Workspace, name: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _workspace(row: Row[Any]) -> Workspace:
+def _workspace(row: Sequence[Any]) -> Workspace:
     values = dict(zip(_NAMES, row, strict=True))
     return Workspace(**{**values, "kind": WorkspaceKind(values["kind"]), "status": WorkspaceStatus(values["status"])})
 

@@ -28,7 +28,7 @@ from tests.serving import MAIN, resident  # noqa: E402
 ROUNDS = int(os.environ.get("ROUNDS", "9"))
 CALLS = int(os.environ.get("CALLS", "2000"))
 CONCURRENT = 64
-PING = b'{"jsonrpc":"2.0","id":1,"method":"controller/ping"}\n'
+PING = b'{"jsonrpc":"2.0","id":1,"method":"admin/ping"}\n'
 #: The echo server in a process of its own, as the controller is.
 ECHO = """
 import asyncio, sys

@@ -46,7 +46,7 @@ def rpc(
     if role == "agent" and session is None:
         raise UsageInvalid("--role agent needs --session: an agent reaches one session and no other.")
     given = _params(params)
-    cli.start_logging()
+    cli.prepare_logging()
     client = _client(cli, role, session)
     if client is not None:
         with client:

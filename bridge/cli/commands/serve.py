@@ -138,7 +138,7 @@ class _Run:
 
     def here(self) -> int:
         """Be the controller in this process."""
-        self._cli.start_logging()
+        self._cli.prepare_logging()
         output, settings = self._cli.output, self._cli.settings
 
         def ready(facts: dict[str, Any]) -> None:
@@ -228,7 +228,7 @@ class _Run:
             os.close(telling)
 
         try:
-            self._cli.start_logging()
+            self._cli.prepare_logging()
             self._reside(ready)
         except BridgeError as error:
             if is_told:

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-import structlog
 from anyio import to_thread
 
 from bridge.adapters.base import FailureClass
@@ -28,6 +27,7 @@ from bridge.control.delegations.working import Assigned, work
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.errors import BridgeError
+from bridge.foundation.logs import get_logger
 from bridge.git.commits import preserve
 from bridge.git.repository import discover
 from bridge.workspaces import checkouts
@@ -42,7 +42,7 @@ BEFORE_REF = "refs/bridge/tasks/{delegation_id}/before"
 SYSTEM_ERROR = "system_error"
 INTERNAL_ERROR = "internal_error"
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 async def carry_out(orchestration: Orchestration, approved: Approved, *, report: Report) -> Delegation:

@@ -5,8 +5,6 @@ Nothing is retried here; whoever delegated decides that. Blocking; run in a help
 
 from __future__ import annotations
 
-import structlog
-
 from bridge.agents.policy import WriteMode
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
@@ -19,13 +17,14 @@ from bridge.control.delegations.settlement import AttemptOutcome, GitFacts
 from bridge.control.delegations.working import attempt_marker
 from bridge.control.recording import RecordingTransaction
 from bridge.foundation.errors import BridgeError
+from bridge.foundation.logs import get_logger
 from bridge.process.groups import DEFAULT_GRACE_SECONDS, end_group_blocking, end_marked_blocking
 from bridge.process.identity import Marker, ProcessIdentity
 from bridge.workspaces.store import find_workspace
 
 CONTROLLER_LOST = "controller_lost"
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 def recover(controller: Controller, *, grace_seconds: float = DEFAULT_GRACE_SECONDS) -> list[Delegation]:

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-import structlog
 from anyio import to_thread
 
 from bridge.adapters.base import Evidence, FailureClass, Outcome, SubmissionSource, TaskRequest
@@ -25,6 +24,7 @@ from bridge.control.delegations.submitting import SUBMITTED_GRACE_SECONDS, final
 from bridge.control.recording import RecordingTransaction
 from bridge.control.taskgroups import sole_error_group
 from bridge.conversations.models import EntryDraft
+from bridge.foundation.logs import get_logger
 from bridge.process.identity import ProcessIdentity
 from bridge.semantics.kinds import ELIGIBLE, HIDDEN, Visibility
 from bridge.semantics.results import ResultCheck, validate_result
@@ -36,7 +36,7 @@ CANCEL_POLL_SECONDS = 0.2
 #: Seconds beyond an attempt's time limit until its agent's token expires, should nobody take it back.
 TOKEN_MARGIN_SECONDS = 600.0
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import pytest
 import structlog
 
 from bridge.cli.main import main
+from bridge.foundation.logs import configure_on_first_use
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class InProcessCli:
                 stream.detach()
             # A command that logged has sent the log to its own stderr, which is no more.
             structlog.reset_defaults()
+            configure_on_first_use(None)
 
 
 @contextmanager

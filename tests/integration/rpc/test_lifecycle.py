@@ -13,6 +13,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bridge.foundation.errors import InvalidConfiguration
@@ -31,7 +32,7 @@ def environment(bridge_home):
     """That of a shell, with a state directory of its own; whatever controller is left for it is ended."""
     found = {**os.environ, "PYTHONPATH": str(ROOT), "BRIDGE_CONTROLLER": "auto"}
     yield found
-    end_by_pid(Endpoint(str(bridge_home)))
+    end_by_pid(Endpoint(str(bridge_home), found.get("BRIDGE_DATABASE_URL")))
 
 
 def run(environment, *words, cwd="/", **options):
@@ -91,7 +92,7 @@ def test_of_many_clients_that_find_none_one_starts_it(environment, bridge_home):
         try:
             with connect_or_start(endpoint, environment) as client:
                 pids.append(client.pid)
-                client.call("controller/ping")
+                client.call("admin/ping")
         except Exception as error:  # noqa: BLE001 - told below
             failures.append(error)
 
@@ -134,7 +135,7 @@ def test_modules_are_not_taken_from_the_folder_a_client_stands_in(environment, b
     (trap / "bridge" / "__init__.py").write_text("raise SystemExit('trapped')")
     monkeypatch.chdir(trap)
     with connect_or_start(Endpoint(str(bridge_home)), environment) as client:
-        assert client.call("controller/ping")
+        assert client.call("admin/ping")
 
 
 def test_one_that_cannot_start_says_why(environment, bridge_home):
@@ -265,7 +266,7 @@ def test_config_toml_may_turn_it_off(environment, bridge_home):
         done = run(environment, "session", "new", "--json")
         assert done.returncode == 0, done.stderr
         with Client.connect(controller.endpoint) as client:
-            assert client.call("controller/ping")
+            assert client.call("admin/ping")
 
 
 def test_many_started_at_once_in_the_background_leave_one(environment, bridge_home):
@@ -277,26 +278,32 @@ def test_many_started_at_once_in_the_background_leave_one(environment, bridge_ho
         assert client.pid == info["pid"]
 
 
-def test_with_and_without_a_controller_at_once(environment, bridge_home, repository):
+def test_with_and_without_a_controller_at_once(environment, repository, database_url):
     """Commands in processes of their own and through the controller write to one store at the same time."""
     with resident(environment):
         session = json.loads(run(environment, "session", "new", "--json", cwd=repository.path).stdout)["id"]
-        modes = ["off", "required"] * 4
+        assert run(environment, "append", session, "--kind", "user.message", "--text", "go").returncode == 0
+        words = [("append", session, "--kind", "note", "--text", f"{number}") for number in range(8)]
+        for number in range(2):
+            words += [("label", f"{session}.1", f"l{number}"), ("fork", f"{session}.1"), ("context", session)]
+            words += [("tree", session), ("session", "list"), ("branches", session), ("root", session)]
         children = [
             subprocess.Popen(
-                [sys.executable, "-c", MAIN, "append", session, "--kind", "note", "--text", f"{number}"],
-                env={**environment, "BRIDGE_CONTROLLER": mode},
+                [sys.executable, "-c", MAIN, *line],
+                env={**environment, "BRIDGE_CONTROLLER": ("off", "required")[number % 2]},
                 cwd=repository.path,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
             )
-            for number, mode in enumerate(modes)
+            for number, line in enumerate(words)
         ]
         for child in children:
-            _, err = child.communicate(timeout=100)
-            assert child.returncode == 0, err
+            _, err = child.communicate(timeout=200)
+            assert child.returncode == 0, (child.args[3:], err)
         found = json.loads(run(environment, "log", session, "--json", cwd=repository.path).stdout)
-        assert sorted(entry["payload"]["text"] for entry in found) == [str(number) for number in range(8)]
+        assert sorted(entry["payload"]["text"] for entry in found) == [*(str(number) for number in range(8)), "go"]
+        listed = json.loads(run(environment, "session", "list", "--json", cwd=repository.path).stdout)
+        assert len(listed) == 3
         assert run({**environment, "BRIDGE_CONTROLLER": "off"}, "verify").returncode == 0
 
 
@@ -395,3 +402,41 @@ def test_a_controller_is_a_second_one_for_another_database(environment, bridge_h
 
 def test_kills_amid_random_calls_lose_nothing_that_was_acknowledged(environment, repository):
     batter(environment, repository.path, rounds=3, clients=4, calls=100, seed=7)
+
+
+def test_a_controller_with_a_real_worker_is_replaced_only_when_its_workers_may_be_ended(environment, repository):
+    with (
+        resident(environment) as controller,
+        Client.connect(controller.endpoint, directory=str(repository.path)) as client,
+    ):
+        session = client.call("sessions/new")["id"]
+        client.call("sessions/append", {"session": session, "kind": "user.message", "text": "sleep"})
+        task = client.call(
+            "delegations/request",
+            {"session": session, "objective": "sleep", "name": "sleeper", "command": ["sleep", "1000"]},
+        )["id"]
+        worker = until(
+            lambda: next(
+                (child for child in psutil.Process(controller.pid).children(recursive=True) if child.name() == "sleep"),
+                None,
+            )
+        )
+        for words in (("serve", "--replace", "--detach"), ("serve", "--stop")):
+            refused = run(environment, *words, "--json")
+            error = json.loads(refused.stderr)["error"]
+            assert (refused.returncode, error["code"]) == (215, "controller_busy")
+            assert "sleeper" in error["message"]
+            assert [one["id"] for one in error["details"]["workers"]] == [task]
+        assert worker.is_running()
+
+        replaced = run(environment, "serve", "--replace", "--cancel-workers", "--detach", "--json")
+        assert replaced.returncode == 0, replaced.stderr
+        assert controller.wait()[0] == 0
+        assert not worker.is_running()
+    with Client.connect(controller.endpoint, directory=str(repository.path)) as client:
+        assert client.pid == json.loads(replaced.stdout)["pid"] != controller.pid
+        ended = client.call("delegations/wait", {"task": task, "timeout_ms": 0})
+        assert (ended["status"], ended["ended"]) == ("cancelled", True)
+    shown = run(environment, "task", "show", task, "--json", cwd=repository.path)
+    assert json.loads(shown.stdout)["status"] == "cancelled"
+    assert run(environment, "verify").returncode == 0

@@ -276,6 +276,14 @@ def test_a_method_that_is_not_for_agents_is_recorded_as_refused(call, controller
     assert len(events(controller, own.session, ACCESS_REFUSED)) == 2
 
 
+def test_an_agent_that_is_refused_over_and_over_does_not_fill_the_store(call, controller, own):
+    # Each call is a connection of its own: a new one is no fresh start.
+    for _ in range(85):
+        call("sessions/list", role=Role.AGENT, own=own.session, fails=True)
+    counts = [one["count"] for one in events(controller, own.session, ACCESS_REFUSED)]
+    assert counts == [*range(1, 21), 40, 80]
+
+
 def test_params_that_are_not_for_agents_do_not_exist_for_them(call, own, workspace):
     withheld = {name: withheld_params(METHODS[name].params, Role.AGENT) for name in AGENTS}
     assert {name for name, params in withheld.items() if params} == {"events/subscribe", "sessions/wake"}

@@ -7,20 +7,29 @@ import json
 import os
 import socket
 import stat
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bridge.control.controller import Controller
+from bridge.foundation.clock import SystemClock
 from bridge.rpc.client import Client, RemoteError
 from bridge.rpc.endpoint import Endpoint
 from bridge.rpc.errors import CommandNotTaken, ControllerLost, ControllerUnavailable
 from bridge.rpc.residency import CommandLine, Residency
+from bridge.rpc.roles import Role
 from bridge.rpc.server import End, Limits
+from bridge.rpc.table_controller import SOCKET_METHODS
+from tests.conftest import settings_here
 from tests.serving import BUILD, line_of, serving, until
 
 GREETING = json.dumps({"bridge": 1, "role": "operator"}).encode() + b"\n"
@@ -35,7 +44,7 @@ def door(controller):
 def test_a_client_is_greeted_and_answered(door, repository):
     with door.connect(directory=str(repository.path)) as client:
         assert (client.build, client.pid) == (BUILD, os.getpid())
-        assert client.call("controller/ping") == {"pid": os.getpid()}
+        assert client.call("admin/ping")["pid"] == os.getpid()
         session = client.call("sessions/new", {"label": "here"})
         assert client.call("sessions/list")["sessions"][0]["id"] == session["id"]
 
@@ -52,6 +61,60 @@ def test_another_users_process_is_refused(controller):
             door.connect()
         assert refused.value.code == "connection_refused"
         assert refused.value.details == {"reason": "user"}
+
+
+#: Another user's process in the socket's folder: connects, and prints what it was told or why it could not.
+STRANGER = """
+import os, socket, sys
+os.setgid(65534)
+os.setuid(65534)
+peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+try:
+    peer.connect(sys.argv[1])
+except PermissionError:
+    sys.exit("kept out")
+print(peer.makefile("rb").readline().decode())
+"""
+
+
+def stranger(door) -> subprocess.CompletedProcess[str]:
+    path = Path(door.endpoint.find_socket())
+    return subprocess.run(
+        [sys.executable, "-I", "-c", STRANGER, path.name],
+        cwd=path.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_real_process_of_another_user_is_kept_out_by_the_folder_and_by_its_credentials(monkeypatch):
+    # In a folder of its own with a short path: the one for long paths is shared with whatever else runs here.
+    with tempfile.TemporaryDirectory(prefix="b", dir="/tmp") as home:
+        monkeypatch.setenv("BRIDGE_HOME", f"{home}/h")
+        with (
+            Controller(settings_here(), clock=SystemClock(), environment=os.environ) as controller,
+            serving(controller) as door,
+        ):
+            check_that_strangers_are_kept_out(door)
+
+
+def check_that_strangers_are_kept_out(door):
+    assert Path(door.endpoint.find_socket()).parent.parent.name == "h"
+    assert "kept out" in stranger(door).stderr
+    path = Path(door.endpoint.find_socket())
+    path.parent.chmod(0o711)
+    assert "kept out" in stranger(door).stderr, "the socket's own mode keeps it out too"
+    path.chmod(0o666)
+    done = stranger(door)
+    assert done.stderr == ""
+    told = json.loads(done.stdout)
+    assert told["ok"] is False
+    assert told["error"]["data"]["code"] == "connection_refused"
+    assert told["error"]["data"]["details"] == {"reason": "user"}
+    still_answers(door)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +155,7 @@ def test_another_build_is_told_whose_the_controller_is(door):
     assert refused.value.exit_status == 225
     assert refused.value.details["controller"] == BUILD
     with door.connect(build=BUILD) as client:
-        assert client.call("controller/ping")
+        assert client.call("admin/ping")
 
 
 def test_an_agent_reaches_its_own_session_only(door, repository):
@@ -119,12 +182,29 @@ def test_who_only_looks_cannot_stop_it_or_run_commands(door):
             assert refused.value.code == "method_not_found"
 
 
+@pytest.mark.parametrize("role", [str(role) for role in Role])
+@pytest.mark.parametrize("name", SOCKET_METHODS)
+def test_who_may_call_the_methods_of_the_socket(door, repository, name, role):
+    method = SOCKET_METHODS[name]
+    with door.connect(directory=str(repository.path)) as operator:
+        session = operator.call("sessions/new")["id"]
+    params = {"build": "another"} if name == "controller/stop" else {}
+    with door.connect(role=role, session=session, directory=str(repository.path)) as client:
+        if name == "controller/status" and role in method.roles:
+            jsonschema_rs.validator_for(method.result).validate(client.call(name))
+            return
+        with pytest.raises(RemoteError) as refused:
+            client.call(name, params)
+    assert (refused.value.code == "method_not_found") == (role not in method.roles)
+    still_answers(door)
+
+
 # -- clients that do others no harm ----------------------------------------------------------------------------------
 
 
 def still_answers(door) -> None:
     with door.connect(timeout_seconds=20) as client:
-        assert client.call("controller/ping", timeout_seconds=20)
+        assert client.call("admin/ping", timeout_seconds=20)
 
 
 def test_whoever_says_nothing_is_shown_out(controller):
@@ -152,7 +232,7 @@ def test_a_line_of_a_hundred_megabytes_is_refused_and_the_next_one_answered(door
         for _ in range(100):
             flood.sendall(chunk)
         still_answers(door)
-        flood.sendall(b'\n{"jsonrpc":"2.0","id":7,"method":"controller/ping"}\n')
+        flood.sendall(b'\n{"jsonrpc":"2.0","id":7,"method":"admin/ping"}\n')
         refused = line_of(flood)
         assert refused["error"]["data"]["details"]["reason"] == "too_large"
         assert line_of(flood)["id"] == 7
@@ -209,12 +289,12 @@ def test_no_bytes_whatsoever_end_the_controller(door, lines, greets):
         except (BrokenPipeError, ConnectionResetError):
             return  # shown out at the first line
     with door.connect() as client:
-        assert client.call("controller/ping")
+        assert client.call("admin/ping")
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.sampled_from(["controller/ping", "controller/status", "controller/stop", "commands/run", "$/cancel"]),
+    st.sampled_from(["admin/ping", "controller/status", "controller/stop", "commands/run", "$/cancel"]),
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=20),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3),
@@ -241,7 +321,7 @@ def test_it_ends_when_it_was_idle_for_long_enough(controller):
     with serving(controller, idle_seconds=0.3) as door:
         client = door.connect()
         time.sleep(0.8)
-        assert client.call("controller/ping"), "a connection keeps it"
+        assert client.call("admin/ping"), "a connection keeps it"
         client.close()
         until(lambda: door.why)
         assert door.why is End.IDLE
@@ -276,7 +356,9 @@ def test_workers_keep_it(controller):
         time.sleep(0.4)
         assert door.why is None
         with door.connect() as client:
-            assert client.call("controller/stop", {"cancel_workers": True})["cancelled"] == ["d1"]
+            stopped = client.call("controller/stop", {"cancel_workers": True})
+            jsonschema_rs.validator_for(SOCKET_METHODS["controller/stop"].result).validate(stopped)
+            assert stopped["cancelled"] == ["d1"]
         until(lambda: door.why)
         assert (door.why, residency.asked) == (End.STOPPED, 1)
 
@@ -320,7 +402,7 @@ def test_a_lost_connection_is_told(door):
     door.end()
     until(lambda: door.why)
     with pytest.raises(ControllerLost):
-        client.call("controller/ping")
+        client.call("admin/ping")
     client.close()
 
 

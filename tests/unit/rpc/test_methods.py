@@ -16,6 +16,7 @@ from bridge.rpc import openrpc
 from bridge.rpc.errors import InvalidParams
 from bridge.rpc.methods import METHODS, Mode, Role
 from bridge.rpc.shapes import Names, build, named_params, param, schema_of, withheld_params
+from bridge.rpc.table_controller import SOCKET_METHODS
 
 EVERY = sorted(METHODS)
 EXPECTED = {
@@ -47,9 +48,14 @@ def test_what_only_looks_may_be_given_up_and_what_changes_something_may_not(name
     assert inspect.iscoroutinefunction(method.run) == (method.mode in (Mode.START, Mode.WAIT))
 
 
-@pytest.mark.parametrize("name", EVERY)
+def test_the_methods_of_the_socket_alone_are_these():
+    assert set(SOCKET_METHODS) == {"controller/status", "controller/stop", "commands/run"}
+    assert not set(SOCKET_METHODS) & set(METHODS)
+
+
+@pytest.mark.parametrize("name", [*EVERY, *SOCKET_METHODS])
 def test_a_method_is_described(name):
-    method = METHODS[name]
+    method = METHODS.get(name) or SOCKET_METHODS[name]
     assert method.summary
     assert not method.summary.endswith(".")
     assert Role.OPERATOR in method.roles
@@ -84,7 +90,8 @@ def test_what_an_agent_may_name_it_is_held_to(name):
 def test_the_description_has_every_method_with_its_params_and_roles():
     document = openrpc.document()
     described = {method["name"]: method for method in document["methods"]}
-    assert set(described) == set(METHODS)
+    assert set(described) == {*METHODS, *SOCKET_METHODS}
+    assert {name for name, one in described.items() if one.get("x-doors") == ["socket"]} == set(SOCKET_METHODS)
     append = described["sessions/append"]
     assert append["paramStructure"] == "by-name"
     assert append["x-roles"] == ["operator"]
