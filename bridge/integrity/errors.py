@@ -12,3 +12,23 @@ class TreeUnsound(BridgeError):
     exit_status = 122
     summary = "The entries of a session do not form one tree, so it has no root hash: its rows are damaged."
     default_hint = "See what is wrong with it: bridge verify SESSION"
+
+
+class LogUnsound(BridgeError):
+    """Raised when the log of all events cannot be told, since events or its own hashes are missing."""
+
+    code = "log_unsound"
+    exit_status = 123
+    summary = (
+        "The log of all audit events cannot be told: events that it is made of, or hashes stored of it, are missing."
+    )
+    default_hint = "See what is wrong: bridge verify --only log"
+
+
+class InvalidLogRoot(BridgeError):
+    """Raised when what should name an earlier state of the log does not."""
+
+    code = "invalid_log_root"
+    exit_status = 238
+    summary = "What was given as an earlier root of the log is not ROOT/SIZE."
+    default_hint = "ROOT/SIZE is what bridge anchor prints: 64 hexadecimal digits, a slash, a number."

@@ -24,7 +24,7 @@ from bridge.storage.tables.conversations import (
     session_heads,
     sessions,
 )
-from bridge.storage.tables.integrity import audit_events, event_order
+from bridge.storage.tables.integrity import audit_events, event_order, log_leaves, subtree_marks, subtree_pages
 from bridge.storage.tables.recall import recall_documents, recall_marks
 from bridge.storage.tables.workspaces import (
     kept_contents,
@@ -55,6 +55,7 @@ __all__ = [
     "kept_contents",
     "kept_states",
     "legacy_events",
+    "log_leaves",
     "manifest_pages",
     "manifests",
     "metadata",
@@ -67,6 +68,8 @@ __all__ = [
     "session_entries",
     "session_heads",
     "sessions",
+    "subtree_marks",
+    "subtree_pages",
     "workspace_links",
     "workspace_roots",
     "workspaces",
