@@ -126,8 +126,9 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("export", "Write a session as a file", "export:export"),
     CommandSpec("import", "Take in a session that was exported as jsonl", "importing:import_"),
     CommandSpec("recall", "Find again what was said in a session", "recall:recall"),
-    CommandSpec("verify", "Recompute the hashes of entries, audit chains and states", "verify:verify"),
+    CommandSpec("verify", "Recompute the hashes of entries, audit chains, their log, and states", "verify:verify"),
     CommandSpec("root", "Print the hash that fixes a whole session", "verify:root"),
+    CommandSpec("anchor", "Keep size and root of the log of all events outside the database", "verify:anchor"),
     CommandSpec("serve", "Run the resident controller, or look at it, stop it, replace it", "serve:serve"),
     CommandSpec("rpc", "Answer JSON-RPC on standard input and output, or call one method", "rpc:rpc"),
     GroupSpec(

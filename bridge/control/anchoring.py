@@ -26,7 +26,7 @@ from bridge.integrity.errors import AnchorDamaged, AnchorNotReached, InvalidLogR
 from bridge.integrity.log import leaves
 from bridge.integrity.log.checking import Anchor, parse_log_root
 from bridge.integrity.log.leaves import LogRoot
-from bridge.integrity.log.store import first_event_hash, last_leaf
+from bridge.integrity.log.store import clear_leaves, first_event_hash, last_leaf
 from bridge.storage.transaction import Connection
 from bridge.workspaces.store import list_workspaces
 
@@ -80,7 +80,7 @@ def anchor_log(controller: Controller, *, replace: bool = False) -> Anchor:
     Parameters
     ----------
     replace
-        Give up what was anchored before, whatever it says.
+        Give up what was anchored before, whatever it says, and make the log's leaves anew.
 
     Raises
     ------
@@ -92,6 +92,8 @@ def anchor_log(controller: Controller, *, replace: bool = False) -> Anchor:
         If events that have a place in the log are missing.
     """
     with _turn(controller):
+        if replace:
+            controller.store.write(clear_leaves)
         known = None if replace else read_anchor(controller)
         log = bring_log_up(controller)
         if known is not None:
