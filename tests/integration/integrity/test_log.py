@@ -75,7 +75,7 @@ def cut(controller, session, condition):
         ordinal, entry = f"chain_id = '{session}' AND ordinal", f"session_id = '{session}' AND sequence"
         connection.execute(f"DELETE FROM audit_events WHERE {ordinal} {condition}", ())
         connection.execute(f"DELETE FROM event_order WHERE {ordinal} {condition}", ())
-        connection.execute(f"DELETE FROM log_leaves WHERE {ordinal} {condition}", ())
+        connection.execute("DELETE FROM log_leaves", ())
         connection.execute(f"DELETE FROM session_entries WHERE {entry} {condition}", ())
         rows = connection.execute(f"SELECT max(sequence) FROM session_entries WHERE session_id = '{session}'", ())
         (last,) = rows.fetchone()
@@ -170,7 +170,7 @@ def test_events_that_replaced_those_that_were_cut_off_are_not_the_anchored_ones(
     anchor_log(controller)
     cut(controller, session, "> 6")
     say(controller, session, 5)
-    assert "anchor_differs" in codes(verify(controller, NOWHERE, None, only=["log"]).log)
+    assert codes(verify(controller, NOWHERE, None, only=["log"]).log) == {"anchor_differs"}
     with pytest.raises(AnchorNotReached):
         anchor_log(controller)
 
@@ -266,7 +266,9 @@ def test_altered_and_missing_leaves_are_named(controller, session):
 def test_an_altered_event_is_one_altered_leaf(controller, session):
     bring_log_up(controller)
     with unguarded(controller.store.url) as connection:
-        connection.execute("UPDATE audit_events SET event_hash = ? WHERE chain_id = ? AND ordinal = 4", ("0" * 64, session))
+        connection.execute(
+            "UPDATE audit_events SET event_hash = ? WHERE chain_id = ? AND ordinal = 4", ("0" * 64, session)
+        )
     found = verify(controller, NOWHERE, None, only=["log"])
     assert codes(found.log) == {"leaf_altered"}
     assert found.log.report.problems == 1
