@@ -171,15 +171,18 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--both-databases"):
         return
-    undecided = [
-        item.nodeid
-        for item in items
-        if item.nodeid.startswith(STORE_DIRECTORIES)
-        and _split(item.nodeid) is None
-        and not any(marker.args and marker.args[0] for marker in item.iter_markers("one_database"))
-    ]
-    if undecided:
-        raise pytest.UsageError("on one database only, without a reason:\n  " + "\n  ".join(undecided))
+    for item in items:
+        if (
+            item.nodeid.startswith(STORE_DIRECTORIES)
+            and _split(item.nodeid) is None
+            and not any(marker.args and marker.args[0] for marker in item.iter_markers("one_database"))
+        ):
+            # It fails when it is its turn: an error raised here ends a process of xdist without a word.
+            item.runtest = _refuse_undecided  # type: ignore[method-assign]
+
+
+def _refuse_undecided() -> None:
+    pytest.fail("runs on one database only; ask for database_url, or say why in one_database", pytrace=False)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 
 import pytest
 
@@ -13,8 +12,7 @@ from bridge.conversations.models import NewSession
 from bridge.conversations.pathsource import EntriesInMemory, StoredPath
 from bridge.conversations.projection import project, project_source
 from bridge.conversations.shape import runs, store
-from bridge.conversations.shape.runs import LANDMARK_KINDS, shape_of
-from bridge.semantics.kinds import READABLE_VERSIONS
+from bridge.conversations.shape.runs import shape_of
 from bridge.storage.errors import StoredTextDamaged
 from bridge.storage.tables.conversations import WAYMARK_CONDITION
 from tests.databases import unguarded
@@ -97,13 +95,6 @@ def test_an_empty_session_has_an_empty_path(forest):
     assert (shape.runs, shape.length) == ((), 0)
     with forest.store.read() as connection, pytest.raises(EntryNotFound):
         shape_of(connection, f"{session}-000009")
-
-
-def test_the_index_names_what_projection_looks_for():
-    named = set(re.findall(r"kind = '([^']+)'", WAYMARK_CONDITION))
-    assert named == LANDMARK_KINDS
-    versions = re.findall(r"semantic_schema_version <> (\d+)", WAYMARK_CONDITION)
-    assert tuple(map(int, versions)) == READABLE_VERSIONS
 
 
 def test_waymarks_come_from_their_index(forest):
