@@ -9,6 +9,7 @@ pages and mark in one transaction, so that a crash in between leaves the older o
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -67,10 +68,8 @@ def read(connection: Connection, session_id: str, *, kept_from: int = KEPT_FROM)
         return Reading(session_id, root, last, hashed=last - first + 1)
     mark = store.mark_of(connection, session_id)
     if mark is not None and mark <= last and last - mark < SCANNED_FROM:
-        try:
+        with suppress(PagesDamaged):  # they are derived: the scan makes them anew
             return _extended(connection, session_id, first, mark, last)
-        except PagesDamaged:
-            pass  # they are derived: the scan makes them anew
     return scanned(connection, session_id, last, base=mark)
 
 
