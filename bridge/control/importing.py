@@ -26,6 +26,7 @@ from bridge.conversations.models import Entry, NewSession
 from bridge.conversations.store import parent_session_of, session_exists
 from bridge.integrity.chain import SESSION_IMPORTED
 from bridge.integrity.store import first_event_type, last_event_of_type, last_event_type
+from bridge.integrity.subtrees import store as subtrees
 from bridge.integrity.verify import ROOT_SEALED, root_of, seal_root
 from bridge.lineage.descent import MAX_DEPTH, require_acyclic
 from bridge.recall.index import forget_gaps
@@ -120,6 +121,7 @@ def _write(recording: RecordingTransaction, source: BinaryIO, survey: Survey, te
             taken[session_id] = finish(tx, incoming[session_id], comparison, recording.moment, take_head=is_untouched)
             if comparison.fills_gaps:
                 forget_gaps(tx, session_id)
+                subtrees.forget(tx, session_id)
             _record(recording, survey, session_id, comparison, taken[session_id])
     return _result(survey, found, taken, is_dry_run=False)
 

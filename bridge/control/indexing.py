@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-import structlog
-
 from bridge.control.controller import Controller
 from bridge.foundation.errors import BridgeError
+from bridge.foundation.logs import get_logger
 from bridge.recall import index
 from bridge.storage.backend import Follower
 from bridge.storage.errors import StoreClosed
@@ -25,7 +24,7 @@ IDLE_SECONDS: Final = 0.5
 #: How long a wait for the next commit lasts before it is seen whether to go on, in seconds.
 _LOOK_SECONDS: Final = 0.1
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Called with the entries indexed so far and those that there are in all.
 IndexProgress = Callable[[int, int], None]

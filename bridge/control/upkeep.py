@@ -9,14 +9,13 @@ from typing import Any
 from bridge.control.controller import Controller
 from bridge.control.recording import RecordingTransaction
 from bridge.control.standpoint import Standpoint
-from bridge.control.verification import Verification, verify
+from bridge.control.verification import Verification, search_index_fault, verify
 from bridge.conversations.condition import store
 from bridge.conversations.soundness import MAX_FLAWS, Flaw, check_sessions
 from bridge.foundation.canonical import canonical_text
 from bridge.recall import index
 from bridge.storage.checking import Problem, check_database
 from bridge.storage.copying import CopyProgress, TableDigest, copy_store
-from bridge.storage.errors import DatabaseFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +107,9 @@ def check_store(controller: Controller) -> StoreCheck:
 
 def _search_index_problems(controller: Controller) -> list[Problem]:
     """Return what is wrong with the search index; a damaged one is dropped, since the next search builds it anew."""
-    try:
-        if controller.store.write(index.is_sound):
-            return []
-        found = "It does not hold what its list of places says."
-    except DatabaseFailed as error:
-        found = error.message
+    found = search_index_fault(controller)
+    if found is None:
+        return []
     controller.store.write(index.drop)
     return [Problem("index_damaged", "recall_index", f"{found} It was dropped; the next search builds it anew.")]
 

@@ -245,6 +245,38 @@ def _commit(
     ).text
 
 
+def record_message(
+    location: RepositoryLocation, ref: str, message: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+) -> str:
+    """Add a commit without files to a ref of Bridge's own, in Bridge's name, and return its id.
+
+    Raises
+    ------
+    RefMoved
+        If somebody else added one at the same moment; nothing moved.
+    GitFailed
+        If git refuses.
+    """
+    parent = read_ref(location, require_bridge_ref(ref), timeout_seconds=timeout_seconds)
+    tree = run_git(["mktree"], cwd=location.run_directory, timeout_seconds=timeout_seconds, stdin=b"").text
+    parents = [] if parent is None else [parent]
+    commit = _commit(location, tree, parents, message, BRIDGE_IDENTITY, timeout_seconds=timeout_seconds)
+    update_ref(location, ref, commit, expected=parent, must_be_new=parent is None, timeout_seconds=timeout_seconds)
+    return commit
+
+
+def read_message(
+    location: RepositoryLocation, ref: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+) -> str | None:
+    """Return the message of the commit that a ref is at; None if there is no such ref."""
+    found = run_git(
+        ["for-each-ref", "--count=1", "--format=%(contents)", ref],
+        cwd=location.run_directory,
+        timeout_seconds=timeout_seconds,
+    )
+    return found.text or None
+
+
 def read_ref(location: RepositoryLocation, ref: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> str | None:
     """Return the commit that a full ref name points to, or None if there is no such ref."""
     found = run_git(

@@ -132,7 +132,23 @@ def verify_entries(connection: Connection, session_id: str, *, gaps_through: int
 
 
 def verify_session(connection: Connection, session_id: str) -> Report:
-    """Verify a session's entries and its chain, and that the two and the head agree.
+    """Verify a session's entries and its chain, and that the two and the head agree."""
+    report = verify_forest(connection, session_id)
+    report.include(verify_recorded(connection, session_id))
+    return report
+
+
+def verify_forest(connection: Connection, session_id: str) -> Report:
+    """Recompute a session's entries; of one that was taken in partly, what is not here may be missing."""
+    imported = last_import(connection, session_id)
+    # Of a session that is here in part, what others hold of it keeps its numbers.
+    is_partial = imported is not None and (imported.has_gaps or imported.next_sequence > imported.sequence + 1)
+    gaps_through = imported.next_sequence - 1 if imported is not None and is_partial else -1
+    return verify_entries(connection, session_id, gaps_through=gaps_through)
+
+
+def verify_recorded(connection: Connection, session_id: str) -> Report:
+    """Verify a session's chain, and that entries and head are what it recorded.
 
     Each entry must have been recorded by an event under its hash, or lie within what was taken in from elsewhere,
     which is pinned by its root; and the last event that moved the head must name the active entry: so a chain that was
@@ -140,11 +156,7 @@ def verify_session(connection: Connection, session_id: str) -> Report:
     """
     imported = last_import(connection, session_id)
     through = -1 if imported is None else imported.sequence
-    # Of a session that is here in part, what others hold of it keeps its numbers.
-    is_partial = imported is not None and (imported.has_gaps or imported.next_sequence > imported.sequence + 1)
-    gaps_through = imported.next_sequence - 1 if imported is not None and is_partial else -1
-    report = verify_entries(connection, session_id, gaps_through=gaps_through)
-    report.include(verify_chain(connection, session_id))
+    report = verify_chain(connection, session_id)
     recorded: dict[str, str] = {}
     head: str | None = None
     for event in store.iterate_events(connection, session_id):

@@ -164,8 +164,9 @@ def iterate_events(connection: Connection, chain_id: str) -> Iterator[StoredEven
     """Yield a chain's events in order, without loading them at once."""
     query = select(_A.chain_id, _A.ordinal, _A.event_type, _A.created_at, _A.event_hash, _A.body)
     query = query.where(_A.chain_id == chain_id).order_by(_A.ordinal)
-    for row in connection.execute(query, execution_options={"yield_per": _PAGE}):
-        yield StoredEvent(*row)
+    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:
+        for row in rows:
+            yield StoredEvent(*row)
 
 
 def iterate_entries(connection: Connection, session_id: str) -> Iterator[StoredEntry]:
@@ -188,18 +189,20 @@ def iterate_entries(connection: Connection, session_id: str) -> Iterator[StoredE
         _E.payload,
     ]
     query = select(*columns).where(_E.session_id == session_id).order_by(_E.sequence)
-    for row in connection.execute(query, execution_options={"yield_per": _PAGE}):
-        entry = StoredEntry(*row)
-        if entry.payload is None:
-            entry = replace(entry, payload=body_of(connection, entry.payload_hash))
-        yield entry
+    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:
+        for row in rows:
+            entry = StoredEntry(*row)
+            if entry.payload is None:
+                entry = replace(entry, payload=body_of(connection, entry.payload_hash))
+            yield entry
 
 
 def iterate_hashes(connection: Connection, session_id: str) -> Iterator[tuple[str, int, str]]:
     """Yield id, sequence and hash of a session's entries in the order of their sequence."""
     query = select(_E.id, _E.sequence, _E.entry_hash).where(_E.session_id == session_id).order_by(_E.sequence)
-    for row in connection.execute(query, execution_options={"yield_per": _PAGE}):
-        yield row[0], row[1], row[2]
+    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:
+        for row in rows:
+            yield row[0], row[1], row[2]
 
 
 def session_head(connection: Connection, session_id: str) -> tuple[str, int] | None:
@@ -212,8 +215,9 @@ def session_head(connection: Connection, session_id: str) -> tuple[str, int] | N
 def iterate_tree(connection: Connection, session_id: str) -> Iterator[tuple[str, str | None, int, str]]:
     """Yield id, parent, sequence and hash of a session's entries, the last recorded first."""
     query = select(_E.id, _E.parent_entry_id, _E.sequence, _E.entry_hash).where(_E.session_id == session_id)
-    for row in connection.execute(query.order_by(_E.sequence.desc()), execution_options={"yield_per": _PAGE}):
-        yield row[0], row[1], row[2], row[3]
+    with connection.execute(query.order_by(_E.sequence.desc()), execution_options={"yield_per": _PAGE}) as rows:
+        for row in rows:
+            yield row[0], row[1], row[2], row[3]
 
 
 def last_sequence(connection: Connection, session_id: str) -> int:

@@ -53,7 +53,7 @@ def session_root(nodes: Iterable[TreeNode]) -> str:
         previous = node.sequence
         if root is not None:
             raise _unsound(node, "was recorded before the root")
-        own = subtree_hash(_raw(node), waiting.pop(node.id, ()), node)
+        own = subtree_hash(raw_hash(node), waiting.pop(node.id, ()), node)
         if node.parent_entry_id is None:
             root = own
         else:
@@ -100,7 +100,14 @@ def children_root(children: Sequence[bytes], node: TreeNode | None = None) -> by
     return level[0]
 
 
-def _raw(node: TreeNode) -> bytes:
+def raw_hash(node: TreeNode) -> bytes:
+    """Return the hash of an entry as bytes.
+
+    Raises
+    ------
+    TreeUnsound
+        If it has none of 32 bytes.
+    """
     try:
         raw = bytes.fromhex(node.entry_hash)
     except ValueError:

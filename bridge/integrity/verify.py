@@ -21,9 +21,11 @@ from bridge.integrity.chain import (
     body_of,
     last_import,
     verify_chain,
-    verify_session,
+    verify_forest,
+    verify_recorded,
 )
 from bridge.integrity.errors import TreeUnsound
+from bridge.integrity.subtrees.roots import differing_pages
 from bridge.integrity.tree import TreeNode, session_root
 from bridge.storage.transaction import Connection, Transaction
 
@@ -71,20 +73,42 @@ def finding_to_json(finding: Finding) -> dict[str, str]:
     return {"code": finding.code, "subject": finding.subject, "message": finding.message}
 
 
-def verify_whole_session(connection: Connection, session_id: str) -> Verdict:
-    """Recompute all that is stored of a session. Never raises for what is damaged: that is what it reports."""
-    report = verify_session(connection, session_id)
-    _verify_row(report, connection, session_id)
-    _verify_counter(report, connection, session_id)
-    _verify_origin(report, connection, session_id)
-    root = None
+def verify_whole_session(connection: Connection, session_id: str, *, tree: bool = True, chain: bool = True) -> Verdict:
+    """Recompute all that is stored of a session. Never raises for what is damaged: that is what it reports.
+
+    Parameters
+    ----------
+    tree
+        Whether entries, their tree, its sealed and imported roots, and what is kept of it are recomputed.
+    chain
+        Whether the chain is, and compared with entries, head, row and origin.
+    """
+    report, root = Report(), None
+    if tree:
+        report.include(verify_forest(connection, session_id))
+    if chain:
+        report.include(verify_recorded(connection, session_id))
+        _verify_row(report, connection, session_id)
+        _verify_counter(report, connection, session_id)
+        _verify_origin(report, connection, session_id)
+    if tree:
+        root = _verify_tree(report, connection, session_id)
+        _verify_seal(report, connection, session_id)
+        _verify_import(report, connection, session_id, root)
+    return Verdict(session_id, root, report)
+
+
+def _verify_tree(report: Report, connection: Connection, session_id: str) -> str | None:
+    """Return the root of a session; compare what is kept of its tree."""
     try:
         root = root_of(connection, session_id)
+        differing = differing_pages(connection, session_id)
     except TreeUnsound as error:
         report.add("tree_unsound", str(error.details.get("entry_id", session_id)), error.message)
-    _verify_seal(report, connection, session_id)
-    _verify_import(report, connection, session_id, root)
-    return Verdict(session_id, root, report)
+        return None
+    for number in differing:
+        report.add("subtrees_altered", f"{session_id} page {number}", "The subtree hashes kept there are not exact.")
+    return root
 
 
 def verify_other_chains(connection: Connection) -> list[Verdict]:

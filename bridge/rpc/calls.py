@@ -28,7 +28,7 @@ from bridge.control.sessions import (
 )
 from bridge.control.standpoint import Standpoint
 from bridge.control.trees import read_tree_page
-from bridge.control.verification import read_root, verify
+from bridge.control.verification import PARTS, read_root, verify
 from bridge.control.views import session_view
 from bridge.conversations.facets import Facet
 from bridge.rpc.errors import InvalidParams
@@ -39,6 +39,8 @@ from bridge.workspaces.wording import PROMPT_LIMIT, START_LIMIT, agent_text
 #: Things on one page, unless another number is asked for, and at most.
 PAGE: Final = 100
 MAX_PAGE: Final = 1000
+#: Characters of ROOT/SIZE: 64 digits, a slash, a number of at most 18.
+MAX_LOG_ROOT: Final = 83
 #: Longest reference that is taken, in characters; what it means is for the use cases to say.
 REFERENCE: Final[dict[str, Any]] = {"minLength": 1, "maxLength": 200}
 #: Lengths of an agent's text by the moment it is told at.
@@ -401,10 +403,20 @@ def divergence_report(call: Call, params: DivergenceParams) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyParams:
     session: str | None = param("Session: id, unique tail, label, or @. Default: all.", default=None, **REFERENCE)
+    only: tuple[str, ...] = param(
+        "Only these parts; empty means all, of one session those that are about it.",
+        default=(),
+        items={"type": "string", "enum": list(PARTS)},
+        maxItems=len(PARTS),
+    )
+    since: str | None = param(
+        "An earlier log as ROOT/SIZE, which the log of now has to extend.", default=None, maxLength=MAX_LOG_ROOT
+    )
 
 
 def integrity_verify(call: Call, params: VerifyParams) -> dict[str, Any]:
-    return verify(call.controller, call.standpoint, params.session).to_json()
+    found = verify(call.controller, call.standpoint, params.session, only=params.only, since=params.since)
+    return found.to_json()
 
 
 def integrity_root(call: Call, params: OfSession) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Final
 from bridge.control import errors as control
 from bridge.conversations import errors as conversations
 from bridge.foundation.errors import NotCanonical
-from bridge.integrity.errors import TreeUnsound
+from bridge.integrity.errors import InvalidLogRoot, TreeUnsound
 from bridge.lineage.errors import LineageCycle
 from bridge.rpc import calls, calls_connection, results
 from bridge.rpc.method import ENTRY_ERRORS as _ENTRY
@@ -229,7 +229,7 @@ _TABLE: Final = (
         results.VERIFICATION,
         calls.integrity_verify,
         READERS,
-        _REFERENCE,
+        (*_REFERENCE, InvalidLogRoot),
         Mode.READ,
     ),
     Method(

@@ -24,6 +24,11 @@ def record(description: str, **properties: Schema) -> Schema:
     }
 
 
+def _or_null(shape: Schema) -> Schema:
+    """Return the schema of a value that may be missing."""
+    return {**shape, "type": [shape["type"], "null"]}
+
+
 def listing(items: Schema) -> Schema:
     """Return the schema of a list."""
     return {"type": "array", "items": items}
@@ -240,6 +245,25 @@ VERIFICATION: Final = record(
     status={"type": "string", "enum": ["healthy", "faulty"]},
     sessions=listing(record("About a session.", session_id=_TEXT, session_root=_OPTIONAL_TEXT, **_VERDICT)),
     chains=listing(record("About a chain that is no session's.", chain_id=_TEXT, **_VERDICT)),
+    log=_or_null(
+        record(
+            "About the log of all events, and what it was compared with.",
+            size=_NUMBER,
+            root=_TEXT,
+            anchors=listing(record("An anchor.", source=_TEXT, size=_NUMBER, root=_TEXT)),
+            since=_or_null(
+                record(
+                    "About the earlier log that was asked about.",
+                    size=_NUMBER,
+                    root=_TEXT,
+                    proven=_FLAG,
+                    proof=listing(_TEXT),
+                )
+            ),
+            **_VERDICT,
+        )
+    ),
+    index=_or_null(record("About the search index.", **_VERDICT)),
 )
 ROOT: Final = record(
     "The root of a session, and the last sequence it covers.", session_id=_TEXT, session_root=_TEXT, sequence=_NUMBER

@@ -18,16 +18,26 @@ from sqlalchemy import Connection, Table, func, insert, select
 from bridge.foundation.canonical import canonical_bytes
 from bridge.storage.errors import CopyRefused
 from bridge.storage.store import Store
-from bridge.storage.tables import metadata
+from bridge.storage.tables import event_order, metadata
 from bridge.storage.transaction import Transaction
 
 #: Rows written at a time.
 ROWS_AT_ONCE: Final = 500
 #: Fewer where each may have megabytes.
 _FEWER_AT_ONCE: Final = {"blobs": 8}
-#: Tables that every store fills by itself: which schema it has, and what is derived.
+#: Tables that every store fills by itself: which schema it has, positions of events, and what is derived.
 LEFT_OUT: Final = frozenset(
-    {"schema_version", "recall_documents", "recall_marks", "recall_terms", "recall_state", "event_order"}
+    {
+        "schema_version",
+        "recall_documents",
+        "recall_marks",
+        "recall_terms",
+        "recall_state",
+        "event_order",
+        "log_leaves",
+        "subtree_pages",
+        "subtree_marks",
+    }
 )
 #: Tables whose rows refer to others of the same table, and the columns by which what is referred to comes first.
 _ORDERS: Final = {"session_entries": ("session_id", "sequence"), "agents": ("depth", "id")}
@@ -86,6 +96,7 @@ def _copy(source: Connection, tx: Transaction, progress: CopyProgress) -> list[T
             target.execute(insert(table), [dict(zip(columns, row, strict=True)) for row in rows])
             done += len(rows)
             progress(table.name, done)
+    _copy_order(source, target)
     for table in copied_tables():
         digests.append(digest_table(source, table))
         if digest_table(target, table) != digests[-1]:
@@ -94,6 +105,14 @@ def _copy(source: Connection, tx: Transaction, progress: CopyProgress) -> list[T
                 details={"table": table.name},
             )
     return digests
+
+
+def _copy_order(source: Connection, target: Connection) -> None:
+    """Keep the order of the events, which decides the root of the log; the database counts the positions itself."""
+    order = event_order.c
+    query = select(order.chain_id, order.ordinal).order_by(order.position)
+    for rows in _chunks(map(tuple, source.execute(query, execution_options={"yield_per": ROWS_AT_ONCE})), ROWS_AT_ONCE):
+        target.execute(insert(event_order), [{"chain_id": row[0], "ordinal": row[1]} for row in rows])
 
 
 def _require_empty(target: Connection) -> None:

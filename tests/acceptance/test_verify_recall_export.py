@@ -41,7 +41,13 @@ def test_verify_root_and_damage(bridge_cli, session, bridge_home):
 
 
 def test_verify_without_a_store_has_nothing_to_say_and_makes_none(bridge_cli, bridge_home):
-    assert bridge_cli("verify", "--json").ok().json() == {"status": "healthy", "sessions": [], "chains": []}
+    assert bridge_cli("verify", "--json").ok().json() == {
+        "status": "healthy",
+        "sessions": [],
+        "chains": [],
+        "log": None,
+        "index": None,
+    }
     assert not bridge_home.exists()
     assert bridge_cli("verify", "nope").status == 46
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import anyio
 import mcp_types as types
-import structlog
 from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.context import ServerRequestContext
@@ -24,6 +23,7 @@ import bridge
 from bridge.control.access.tokens import Bearer
 from bridge.control.controller import Controller
 from bridge.foundation.errors import BridgeError
+from bridge.foundation.logs import get_logger
 from bridge.rpc.errors import MethodNotFound
 from bridge.rpc.mcp.calling import AgentCalls, Refused
 from bridge.rpc.mcp.tools import TOOLS, Tool
@@ -39,7 +39,7 @@ INSTRUCTIONS: Final = (
 _PARSE_IN_THREAD_BYTES: Final = 256 * 1024
 _Incoming = SessionMessage | Exception
 _Context = ServerRequestContext[Any, Any]
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @cache

@@ -26,7 +26,7 @@ from bridge.storage.tables.conversations import (
     session_heads,
     sessions,
 )
-from bridge.storage.tables.integrity import audit_events, event_order
+from bridge.storage.tables.integrity import audit_events, event_order, log_leaves, subtree_marks, subtree_pages
 from bridge.storage.tables.recall import recall_documents, recall_marks, recall_state, recall_terms
 from bridge.storage.tables.workspaces import (
     kept_contents,
@@ -58,6 +58,7 @@ __all__ = [
     "kept_contents",
     "kept_states",
     "legacy_events",
+    "log_leaves",
     "manifest_pages",
     "manifests",
     "metadata",
@@ -73,6 +74,8 @@ __all__ = [
     "session_heads",
     "sessions",
     "submissions",
+    "subtree_marks",
+    "subtree_pages",
     "workspace_links",
     "workspace_roots",
     "workspaces",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -118,3 +120,34 @@ HASHES = [digest(str(n)) for n in range(4)]
 def test_what_is_no_tree_has_no_root(nodes):
     with pytest.raises(TreeUnsound):
         session_root(nodes)
+
+
+VECTORS = json.loads((Path(__file__).parents[3] / "schema" / "vectors" / "tree.json").read_text())
+
+
+def nodes_of_vector(vector):
+    return [
+        TreeNode(
+            f"e{entry['sequence']}",
+            None if entry["parent"] is None else f"e{entry['parent']}",
+            entry["sequence"],
+            entry["entry_hash"],
+        )
+        for entry in vector["entries"]
+    ]
+
+
+@pytest.mark.parametrize("vector", VECTORS["trees"], ids=lambda vector: vector["name"])
+def test_published_vectors(vector):
+    nodes = nodes_of_vector(vector)
+    assert session_root(reversed(nodes)) == vector["session_root"]
+    hashes = {entry["sequence"]: bytes.fromhex(entry["subtree_hash"]) for entry in vector["entries"]}
+    for entry in vector["entries"]:
+        below = [hashes[child["sequence"]] for child in vector["entries"] if child["parent"] == entry["sequence"]]
+        assert subtree_hash(bytes.fromhex(entry["entry_hash"]), below) == hashes[entry["sequence"]]
+
+
+@pytest.mark.parametrize("vector", VECTORS["refused"], ids=lambda vector: vector["name"])
+def test_published_vectors_that_are_refused(vector):
+    with pytest.raises(TreeUnsound):
+        session_root(reversed(nodes_of_vector(vector)))

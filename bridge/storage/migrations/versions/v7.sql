@@ -303,6 +303,32 @@ CREATE TABLE event_order (
     CONSTRAINT pk_event_order PRIMARY KEY (position)
 )
 
+INSERT INTO event_order (chain_id, ordinal) SELECT chain_id, ordinal FROM audit_events ORDER BY chain_id, ordinal
+
+CREATE TABLE log_leaves (
+    leaf BIGINT NOT NULL,
+    chain_id VARCHAR NOT NULL,
+    ordinal BIGINT NOT NULL,
+    position BIGINT NOT NULL,
+    hashes BLOB NOT NULL,
+    CONSTRAINT pk_log_leaves PRIMARY KEY (leaf)
+)
+
+CREATE INDEX ix_log_leaves_chain_id_ordinal ON log_leaves (chain_id, ordinal)
+
+CREATE TABLE subtree_pages (
+    session_id VARCHAR NOT NULL,
+    page BIGINT NOT NULL,
+    data BLOB NOT NULL,
+    CONSTRAINT pk_subtree_pages PRIMARY KEY (session_id, page)
+)
+
+CREATE TABLE subtree_marks (
+    session_id VARCHAR NOT NULL,
+    exact_through BIGINT NOT NULL,
+    CONSTRAINT pk_subtree_marks PRIMARY KEY (session_id)
+)
+
 CREATE INDEX ix_recall_marks_unreadable_entry_id ON recall_marks (unreadable_entry_id)
 
 CREATE VIRTUAL TABLE recall_index USING fts5(scope, terms, content='', tokenize='ascii')

@@ -1,0 +1,1 @@
+"""The Merkle log over the audit events of all chains: derived data, and the proofs made of it."""
