@@ -94,6 +94,7 @@ def params_of(name, case, workspace, agent=None):
         "sessions/fork": {"entry": entry},
         "sessions/log": {"session": session, "limit": 1},
         "sessions/search_session_entries": {"session": session, "query": "1.50"},
+        "sessions/search_chats": {"query": "1.50"},
         "sessions/entry": {"entry": entry},
         "delegations/list": {"session": session},
         "delegations/request": {"session": session, "objective": "x", "command": ["true"]},
@@ -286,7 +287,11 @@ def test_an_agent_that_is_refused_over_and_over_does_not_fill_the_store(call, co
 
 def test_params_that_are_not_for_agents_do_not_exist_for_them(call, own, workspace):
     withheld = {name: withheld_params(METHODS[name].params, Role.AGENT) for name in AGENTS}
-    assert {name for name, params in withheld.items() if params} == {"events/subscribe", "sessions/wake"}
+    assert {name for name, params in withheld.items() if params} == {
+        "events/subscribe",
+        "sessions/search_session_entries",
+        "sessions/wake",
+    }
     for value in (workspace, "w000000000000"):
         error = call("events/subscribe", workspace=value, role=Role.AGENT, own=own.session, fails=True)
         assert error["data"]["details"]["fields"] == [{"path": "/workspace", "message": "is not a known field"}]
