@@ -122,6 +122,17 @@ class Hold:
                 with suppress(FileNotFoundError):
                     os.unlink(gone)
 
+    def is_lost(self) -> bool:
+        """Tell whether the place is not there any more: somebody removed the state directory, or put another there."""
+        if self._lock is None:
+            return True
+        try:
+            there = os.stat(self.endpoint.lock_path)
+        except FileNotFoundError:
+            return True
+        held = os.fstat(self._lock)
+        return (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino)
+
     def release(self) -> None:
         """Give the place up. Safe to call twice."""
         self.withdraw()

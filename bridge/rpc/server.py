@@ -59,6 +59,8 @@ class End(StrEnum):
     IDLE = "idle"
     STOPPED = "stopped"
     OUTDATED = "outdated"
+    #: Its state directory was removed or replaced: nobody finds it, and what it would write is lost.
+    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,9 @@ class Server:
             limit = self._idle_seconds
             left = _LOOK_SECONDS if limit is None else max(limit - self.idle_seconds, 0.05)
             await asyncio.sleep(min(left, _LOOK_SECONDS))
+            if self._hold.is_lost():
+                self.end(End.LOST)
+                return
             if self.is_at_work:
                 self.touch()
             is_over = limit is not None and self.idle_seconds >= limit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import json
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -328,6 +329,16 @@ def test_it_ends_when_it_was_idle_for_long_enough(controller):
         assert door.endpoint.find_socket() is None
         with pytest.raises(ControllerUnavailable):
             door.connect()
+
+
+def test_it_ends_when_its_state_directory_is_gone(controller):
+    # In use or not: nobody finds it any more, and it would hold memory and a process for ever.
+    with serving(controller, idle_seconds=0.3) as door:
+        client = door.connect()
+        shutil.rmtree(door.endpoint.folder)
+        until(lambda: door.why)
+        assert door.why is End.LOST
+        client.close()
 
 
 class WithWorkers(Residency):
