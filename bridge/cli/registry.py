@@ -51,6 +51,7 @@ RESIDENT = frozenset(
         "branches",
         "context",
         "diff",
+        "find",
         "fork",
         "goto",
         "label",

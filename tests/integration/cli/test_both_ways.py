@@ -97,8 +97,12 @@ READING = [
     ("diff", "1"),
     ("diff", "1", "--json"),
     ("diff", "99"),
+    ("notes",),
+    ("notes", "--json"),
     ("recall", "back"),
     ("recall", "back", "--json"),
+    ("find", "back"),
+    ("find", "back", "--json"),
     ("result", "nothing"),
     ("result", "nothing", "--json"),
     ("session", "list"),
@@ -135,8 +139,12 @@ CHANGING = [
     ("append", "@", "--kind", "note", "--text", "x", "--json"),
     ("append", "@", "--kind", "note", "--payload", "-", "--json"),
     ("append", "@", "--kind", "note", "--payload", "note.json"),
+    ("note", "Grüße"),
+    ("note", "x", "--json"),
     ("session", "new"),
     ("session", "new", "--json", "--label", "other"),
+    ("wake",),
+    ("wake", "--json"),
     ("label", "2", "name"),
     ("goto", "@", "start"),
     ("goto", "@", "2", "--json"),
@@ -161,13 +169,15 @@ def test_the_same_words_about_a_change(place, words):
         assert done.returncode == 0, done.stderr
         told.append((VARYING.sub(b"#", done.stdout), VARYING.sub(b"#", done.stderr)))
     (place.directory / "note.json").unlink()
+    # Whichever test is next finds the conversation where it was.
+    place.run("off", "goto", "@", "3")
     assert told[0] == told[1]
 
 
 #: Commands that no controller runs for anybody, each for a reason; a new command is put here or into ``RESIDENT``.
 BY_THEMSELVES = {
-    **dict.fromkeys(("chat", "demo", "rpc", "serve"), "talks with somebody, or is a controller itself"),
-    **dict.fromkeys(("run", "verify", "db check", "db copy"), "takes long, and shows progress"),
+    **dict.fromkeys(("chat", "demo", "mcp", "rpc", "serve"), "talks with somebody, or is a controller itself"),
+    **dict.fromkeys(("anchor", "run", "verify", "db check", "db copy", "db reindex"), "takes long, and shows progress"),
     **dict.fromkeys(
         ("export", "import"), "reads or writes files and pipes of any size: a stalled one would hold a thread"
     ),

@@ -332,14 +332,14 @@ def test_a_copy_has_the_same_log(controller, session, tmp_path):
 
 @pytest.mark.one_database("the index is a table of SQLite's own")
 def test_fc_61_an_index_out_of_step_is_reported_and_rebuilt(bridge_home):
+    from bridge.control.indexing import catch_up
     from bridge.control.upkeep import check_store
-    from bridge.recall.index import catch_up
 
     settings = load_settings({"BRIDGE_HOME": str(bridge_home)})
     with Controller(settings, clock=SystemClock(), environment=os.environ) as controller:
         session = controller.recorder.create_session(NewSession()).id
         controller.recorder.append_now(session, EntryDraft(kind="user.message", payload={"text": "needle"}))
-        controller.store.write(lambda tx: catch_up(tx, session))
+        assert catch_up(controller)
         assert verify(controller, NOWHERE, None).index.is_healthy
         with behind(controller.store.url) as connection:
             connection.execute("DELETE FROM recall_documents")

@@ -307,7 +307,7 @@ def test_a_schema_that_was_never_on_a_server_is_refused_with_what_to_do(server_s
 
 
 #: More than the statements of one upgrade on either database: so many copies are made.
-MOST_STATEMENTS = 100
+MOST_STATEMENTS = 160
 
 
 @pytest.mark.timeout(600)

@@ -9,9 +9,9 @@ import pytest
 
 from bridge.foundation.errors import InvalidConfiguration
 from bridge.storage.errors import DatabaseFailed, DatabaseMissing
+from bridge.storage.fulltext import INDEXES
 from bridge.storage.store import Store
 from bridge.storage.tables import metadata
-from bridge.storage.tables.recall import RECALL_INDEX
 from tests.rows import insert_plan, plan_ids
 
 pytestmark = pytest.mark.one_database("looks at the file itself")
@@ -31,8 +31,8 @@ def test_a_new_store_is_private_and_complete(store, database):
         assert connection.exec_driver_sql("SELECT version_num FROM schema_version").all() == [("7",)]
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
     # A full-text index keeps itself in tables of its own.
-    assert {name for name in tables if not name.startswith(RECALL_INDEX)} == set(metadata.tables)
-    assert RECALL_INDEX in tables
+    assert {name for name in tables if not name.startswith(INDEXES)} == set(metadata.tables)
+    assert tables.issuperset(INDEXES)
 
 
 def test_missing_parents_are_private_too_and_existing_ones_keep_their_mode(tmp_path):
