@@ -117,23 +117,6 @@ class SessionPage:
     has_more: bool
 
 
-def sessions_here(
-    controller: Controller, standpoint: Standpoint, *, everywhere: bool = False, kinds: Sequence[str] = ("chat",)
-) -> list[Session]:
-    """Return the sessions of a place, the last touched first.
-
-    Parameters
-    ----------
-    everywhere
-        Sessions of all workspaces and of none; else those at home where the request is made (``places_at``).
-    kinds
-        Which kinds; empty means all.
-    """
-    with controller.store.read() as connection:
-        places = None if everywhere else places_at(connection, standpoint.directory)
-        return list_sessions(connection, workspace_ids=places, kinds=kinds or None)
-
-
 def session_page(
     controller: Controller,
     standpoint: Standpoint,
@@ -143,10 +126,14 @@ def session_page(
     limit: int | None = None,
     before: tuple[str, str] | None = None,
 ) -> SessionPage:
-    """Return a page of what :func:`sessions_here` returns, at a cost that does not grow with their number.
+    """Return a page of the sessions of a place, the last touched first, at a cost that does not grow with their number.
 
     Parameters
     ----------
+    everywhere
+        Sessions of all workspaces and of none; else those at home where the request is made (``places_at``).
+    kinds
+        Which kinds; empty means all.
     limit
         At most so many; None means all.
     before

@@ -129,7 +129,7 @@ def begin(tx: Transaction, session: IncomingSession) -> None:
     """Add the row of a session that is not here; its entries and :func:`finish` follow in the same transaction."""
     for name in session.labels:
         check_label(name)
-    exchange.insert_session(tx, session.id, session.new, created_at=session.created_at, updated_at=session.updated_at)
+    store.insert_session(tx, session.id, session.new, session.created_at, session.updated_at)
 
 
 class Adder:

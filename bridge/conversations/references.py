@@ -14,6 +14,7 @@ from typing import Final
 
 from bridge.conversations import store
 from bridge.conversations.errors import AmbiguousReference, EntryNotFound, InvalidReference, SessionNotFound
+from bridge.conversations.listing.store import labels_named
 from bridge.conversations.models import Entry, ListedEntry, Node
 from bridge.conversations.paths import origins_of, path_nodes
 from bridge.conversations.soundness import require_sound
@@ -217,7 +218,7 @@ def _in_session(connection: Connection, session_id: str, text: str, reference: s
 def _labelled(connection: Connection, session_id: str, name: str) -> str | None:
     """Return the entry with a label: the session's own, else of a fork one that it shares."""
     found = store.label_target(connection, session_id, name)
-    if found is not None or not store.labels_named(connection, name, 1):
+    if found is not None or not labels_named(connection, name, 1):
         return found
     path: list[Node] | None = None
     for origin in origins_of(connection, session_id):
@@ -230,7 +231,7 @@ def _labelled(connection: Connection, session_id: str, name: str) -> str | None:
 
 
 def _by_label_anywhere(connection: Connection, reference: str) -> str:
-    labels = store.labels_named(connection, unicodedata.normalize("NFC", reference), MAX_MATCHES + 1)
+    labels = labels_named(connection, unicodedata.normalize("NFC", reference), MAX_MATCHES + 1)
     if not labels:
         raise EntryNotFound(
             f"There is no entry {reference!r}.",

@@ -84,8 +84,10 @@ _Q = quarantined_sessions.c
 # Sessions
 
 
-def insert_session(tx: Transaction, session_id: str, new: NewSession, moment: str) -> None:
-    """Add a session's row; its root and its head follow in the same transaction."""
+def insert_session(
+    tx: Transaction, session_id: str, new: NewSession, created_at: str, updated_at: str | None = None
+) -> None:
+    """Add a session's row; its root and its head follow in the same transaction. Only an import was touched later."""
     tx.execute(
         insert(sessions).values(
             id=session_id,
@@ -97,8 +99,8 @@ def insert_session(tx: Transaction, session_id: str, new: NewSession, moment: st
             status=new.status,
             parent_session_id=new.parent_session_id,
             parent_relation=new.parent_relation,
-            created_at=moment,
-            updated_at=moment,
+            created_at=created_at,
+            updated_at=updated_at or created_at,
         )
     )
 
@@ -557,8 +559,8 @@ def list_cursors(connection: Connection, session_id: str) -> list[Cursor]:
 # Labels
 
 
-_LABEL = select(_L.name, _L.session_id, _L.entry_id)
-_LABELS = Prepared(_LABEL.where(_L.session_id == bindparam("session")).order_by(_L.name), "session")
+LABELS = select(_L.name, _L.session_id, _L.entry_id)
+_LABELS = Prepared(LABELS.where(_L.session_id == bindparam("session")).order_by(_L.name), "session")
 
 
 def label_target(connection: Connection, session_id: str, name: str) -> str | None:
@@ -579,18 +581,6 @@ def delete_label(tx: Transaction, session_id: str, name: str) -> None:
 
 def list_labels(connection: Connection, session_id: str) -> list[Label]:
     return [Label(*row) for row in _LABELS.run(connection, session_id)]
-
-
-def labels_named(connection: Connection, name: str, limit: int) -> list[Label]:
-    """Return the labels of a name in all sessions, newest first."""
-    query = _LABEL.where(_L.name == name)
-    return [Label(*row) for row in connection.execute(query.order_by(_L.created_at.desc()).limit(limit))]
-
-
-def label_names(connection: Connection, limit: int) -> list[str]:
-    """Return the names of entries in all sessions, the newest first."""
-    query = select(_L.name).order_by(_L.created_at.desc()).limit(limit)
-    return list(connection.execute(query).scalars())
 
 
 def count_entries(connection: Connection, session_id: str) -> int:

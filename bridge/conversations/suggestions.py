@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from bridge.conversations import store
+from bridge.conversations.listing.store import label_names
 from bridge.foundation.ids import short_entry, short_session
 from bridge.storage.transaction import Connection
 
@@ -81,7 +82,7 @@ def _label_hint(connection: Connection, text: str, session_id: str | None) -> st
     names = (
         [label.name for label in store.list_labels(connection, session_id)]
         if session_id is not None
-        else store.label_names(connection, MAX_LOOKED_AT)
+        else label_names(connection, MAX_LOOKED_AT)
     )
     by_folded = {name.casefold(): name for name in names}
     near = get_close_matches(text.casefold(), by_folded, n=3, cutoff=0.6)

@@ -6,13 +6,12 @@ from array import array
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, select
 
-from bridge.conversations.models import ENTRY_FIELDS, Entry, NewSession
+from bridge.conversations.models import ENTRY_FIELDS, Entry
 from bridge.storage.longtexts import whole_payload
 from bridge.storage.prepared import Prepared
 from bridge.storage.tables import session_entries, sessions
-from bridge.storage.transaction import Transaction
 
 _E, _S = session_entries.c, sessions.c
 _COLUMNS: list[ColumnElement[Any]] = [*(_E[name] for name in ENTRY_FIELDS[:-1]), whole_payload()]
@@ -61,22 +60,3 @@ def last_sequence(connection: Connection, session_id: str) -> int:
     """Return the highest sequence among a session's entries, -1 if it has none."""
     found: int | None = connection.execute(select(func.max(_E.sequence)).where(_E.session_id == session_id)).scalar()
     return -1 if found is None else found
-
-
-def insert_session(tx: Transaction, session_id: str, new: NewSession, *, created_at: str, updated_at: str) -> None:
-    """Add the row of a session that was made elsewhere; its entries and its head follow in the same transaction."""
-    tx.execute(
-        insert(sessions).values(
-            id=session_id,
-            kind=new.kind,
-            workspace_id=new.workspace_id,
-            agent_id=new.agent_id,
-            harness=new.harness,
-            label=new.label,
-            status=new.status,
-            parent_session_id=new.parent_session_id,
-            parent_relation=new.parent_relation,
-            created_at=created_at,
-            updated_at=updated_at,
-        )
-    )

@@ -1,4 +1,4 @@
-"""Queries for lists: entries by id and by the page, without long texts."""
+"""Queries for lists: entries by id and by the page, without long texts, and labels of all sessions."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Connection, func, literal_column, select
 
-from bridge.conversations.models import ListedEntry, Node
-from bridge.conversations.store import LISTED_COLUMNS, NODE_COLUMNS
-from bridge.storage.tables import session_entries
+from bridge.conversations.models import Label, ListedEntry, Node
+from bridge.conversations.store import LABELS, LISTED_COLUMNS, NODE_COLUMNS
+from bridge.storage.tables import entry_labels, session_entries
 
-_E = session_entries.c
+_E, _L = session_entries.c, entry_labels.c
 #: Ids asked for at a time.
 _PAGE = 500
 
@@ -70,3 +70,15 @@ def count_children(connection: Connection, session_id: str, ids: Sequence[str]) 
         query = select(_E.parent_entry_id, func.count()).where(_E.session_id == session_id, chosen)
         counts.update((row[0], row[1]) for row in connection.execute(query.group_by(_E.parent_entry_id)))
     return counts
+
+
+def labels_named(connection: Connection, name: str, limit: int) -> list[Label]:
+    """Return the labels of a name in all sessions, newest first."""
+    query = LABELS.where(_L.name == name)
+    return [Label(*row) for row in connection.execute(query.order_by(_L.created_at.desc()).limit(limit))]
+
+
+def label_names(connection: Connection, limit: int) -> list[str]:
+    """Return the names of entries in all sessions, the newest first."""
+    query = select(_L.name).order_by(_L.created_at.desc()).limit(limit)
+    return list(connection.execute(query).scalars())
