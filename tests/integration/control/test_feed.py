@@ -186,20 +186,22 @@ async def test_a_cursor_that_names_no_event_here_is_refused(feed, session, curso
         feed.place_of(cursor)
 
 
-async def test_a_copy_of_the_store_knows_no_cursor_of_the_original(feed, controller, session, tmp_path):
+async def test_a_cursor_holds_in_a_copy_until_the_two_go_on_apart(feed, controller, session, tmp_path):
     say(controller, session)
-    _, cursor = feed.place_of(None)
+    place, cursor = feed.place_of(None)
     url = f"sqlite:///{tmp_path}/copy/bridge.db"
     with Store.open(url) as copied:
         copy_store(controller.store, copied)
     settings = load_settings({"BRIDGE_HOME": str(tmp_path), "BRIDGE_DATABASE_URL": url})
     with Controller(settings, clock=SystemClock(), environment=os.environ) as other:
-        with pytest.raises(EventCursorUnknown):
-            feed_of(other).place_of(cursor)
-        # It counts on from its own beginning.
+        # A copy has the same events in the same order, and a cursor names an event by its hash.
+        assert feed_of(other).place_of(cursor) == (place, cursor)
         say(other, session)
         with other.store.read() as connection:
-            assert event_cursor(connection) != BEGINNING
+            theirs = event_cursor(connection)
+        say(controller, session)
+        with pytest.raises(EventCursorUnknown):
+            feed.place_of(theirs)
 
 
 async def test_what_is_undone_is_no_event(feed, controller, session):
