@@ -82,10 +82,10 @@ def test_json_after_the_end_of_options_is_a_value(bridge_cli):
 
 
 def test_a_mistyped_command_is_answered_with_the_nearest(bridge_cli):
-    refused = bridge_cli("docter")
+    refused = bridge_cli("doctr")
     assert refused.status == 2
     assert refused.stdout == ""
-    assert refused.stderr == ("error: No such command 'docter'. Did you mean 'doctor'?\nhint: See: bridge --help\n")
+    assert refused.stderr == ("error: No such command 'doctr'. Did you mean 'doctor'?\nhint: See: bridge --help\n")
 
 
 def test_options_cannot_be_abbreviated(bridge_cli):
