@@ -18,7 +18,7 @@ def text(kind: str, words: str, **more: Any) -> dict[str, Any]:
 
 
 def taken(*updates: dict[str, Any], status: str = "failed", usage: Any = None) -> list[tuple[str, dict[str, Any]]]:
-    assembler = Assembler("t1", Path("/work"))
+    assembler = Assembler("t1", Path("/checkout"))
     events = [event for update in updates for event in assembler.take(update)]
     events += assembler.finish(status=status, usage=usage)
     for event in events:
@@ -28,7 +28,7 @@ def taken(*updates: dict[str, Any], status: str = "failed", usage: Any = None) -
 
 def test_pieces_become_one_message_and_are_shown_as_they_come():
     seen: list[LiveText] = []
-    assembler = Assembler("t1", Path("/work"), seen.append)
+    assembler = Assembler("t1", Path("/checkout"), seen.append)
     assert assembler.take(text("agent_message_chunk", "Hel")) == []
     assert assembler.take(text("agent_message_chunk", "lo")) == []
     assert [event.payload["text"] for event in assembler.finish(status="failed")] == ["Hello"]
@@ -60,7 +60,7 @@ def test_a_call_is_told_once_its_input_is_known_and_once_it_ended():
             "sessionUpdate": "tool_call_update",
             "toolCallId": "c",
             "status": "completed",
-            "locations": [{"path": "/work/a.txt"}, {"path": "/elsewhere/b"}],
+            "locations": [{"path": "/checkout/a.txt"}, {"path": "/elsewhere/b"}],
             "content": [{"type": "content", "content": {"type": "text", "text": "done"}}],
         },
     )
@@ -72,7 +72,7 @@ def test_a_call_is_told_once_its_input_is_known_and_once_it_ended():
 
 def test_a_failed_edit_wrote_nothing():
     call = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Edit", "kind": "edit", "status": "failed"}
-    found = taken({**call, "locations": [{"path": "/work/a"}]})
+    found = taken({**call, "locations": [{"path": "/checkout/a"}]})
     assert found[-1][1]["status"] == "failed"
     assert "paths_written" not in found[-1][1]
 
