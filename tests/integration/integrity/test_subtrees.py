@@ -169,6 +169,7 @@ def test_a_damaged_tree_has_no_root(recorder, store, session, change):
         roots.read(connection, session, kept_from=1)
 
 
+@pytest.mark.one_database("pure: it looks at no store")
 def test_pages_of_another_size_are_refused():
     with pytest.raises(PagesDamaged):
         Pages(lambda _: b"").slot(0)
