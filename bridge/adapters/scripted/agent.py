@@ -114,9 +114,10 @@ class ScriptedAgent:
             return
         blocks = [str(block.get("text", "")) for block in params.get("prompt", ()) if block.get("type") == "text"]
         steps = self._steps(session, blocks[-1] if blocks else "")
+        cancelled = self._running[session.id] = threading.Event()
         if any(step.name == "stubborn" for step in steps):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        cancelled = self._running[session.id] = threading.Event()
+            cancelled = threading.Event()  # one that nobody sets: a request to cancel may come between two steps
         arguments = (identity, session, blocks, steps, cancelled)
         threading.Thread(target=self._play, args=arguments, daemon=True).start()
 
