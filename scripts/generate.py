@@ -28,8 +28,8 @@ from bridge.cli.line import LazyCommand, load_function
 from bridge.cli.output import BROKEN_PIPE_STATUS
 from bridge.cli.registry import COMMANDS, CommandSpec, GroupSpec
 from bridge.foundation.errors import BridgeError, error_classes
-from bridge.rpc import openrpc
 from bridge.rpc.mcp.tools import TOOLS
+from bridge.rpc.methods import openrpc
 
 ROOT = Path(__file__).resolve().parent.parent
 #: What docs/rpc.md says above its methods.

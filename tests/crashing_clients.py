@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bridge.foundation.errors import BridgeError
-from bridge.rpc.client import Client, RemoteError
-from bridge.rpc.endpoint import Endpoint
+from bridge.rpc.resident.client import Client, RemoteError
+from bridge.rpc.resident.endpoint import Endpoint
 from tests.serving import MAIN, resident, until
 
 

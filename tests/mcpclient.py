@@ -17,9 +17,9 @@ from bridge.control.access.tokens import TOKEN_VARIABLE, mint
 from bridge.control.controller import Controller
 from bridge.control.sessions import SessionRequest, start_session
 from bridge.control.standpoint import Standpoint
-from bridge.rpc.builds import build_id
 from bridge.rpc.mcp.door import ROLE, AgentDoor
-from bridge.rpc.residency import Residency
+from bridge.rpc.resident.builds import build_id
+from bridge.rpc.resident.residency import Residency
 from tests.serving import MAIN, ROOT, Serving, serving
 
 

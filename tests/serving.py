@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from bridge.control.controller import Controller
-from bridge.rpc.client import Client
-from bridge.rpc.endpoint import Endpoint
 from bridge.rpc.errors import ControllerUnavailable
-from bridge.rpc.holding import Hold, digest_of
-from bridge.rpc.residency import Residency
-from bridge.rpc.server import End, Server
+from bridge.rpc.resident.client import Client
+from bridge.rpc.resident.endpoint import Endpoint
+from bridge.rpc.resident.holding import Hold, digest_of
+from bridge.rpc.resident.residency import Residency
+from bridge.rpc.resident.server import End, Server
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Longest wait for anything here; only what hangs takes so long.

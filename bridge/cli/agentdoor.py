@@ -9,9 +9,9 @@ import stat
 import sys
 
 from bridge.cli.remote import home_of
-from bridge.rpc.builds import build_id
-from bridge.rpc.endpoint import Endpoint
 from bridge.rpc.mcp.proxy import Proxy, Unreachable
+from bridge.rpc.resident.builds import build_id
+from bridge.rpc.resident.endpoint import Endpoint
 
 # typing is not imported for these: it would cost more than most of this module.
 TYPE_CHECKING = False
@@ -90,7 +90,7 @@ def _start(endpoint: Endpoint, environment: Mapping[str, str], token: str) -> tu
     # Takes longer than all of the rest, and is needed once in a while.
     from bridge.foundation.errors import BridgeError
     from bridge.rpc.messages import error_object
-    from bridge.rpc.starting import connect_or_start
+    from bridge.rpc.resident.starting import connect_or_start
 
     try:
         return connect_or_start(endpoint, environment, role="mcp", token=token).detach()

@@ -293,9 +293,9 @@ def check_store(cli: Cli) -> list[Check]:
 def check_controller(cli: Cli) -> Check:
     """Check the resident controller: does one run, is it of this build, and what is it at?"""
     from bridge.cli.residing import endpoint_of
-    from bridge.rpc.builds import build_id
-    from bridge.rpc.client import Client
     from bridge.rpc.errors import ControllerLost, ControllerUnavailable
+    from bridge.rpc.resident.builds import build_id
+    from bridge.rpc.resident.client import Client
 
     mode = str(cli.settings.controller)
     endpoint, own = endpoint_of(cli.settings), build_id()

@@ -13,7 +13,7 @@ from bridge.cli.line import run_line
 from bridge.cli.output import Output, output_for
 from bridge.foundation.config import CONTROLLER_VARIABLE, ControllerMode, Settings, load_settings
 from bridge.foundation.errors import BridgeError, InvalidConfiguration
-from bridge.rpc.endpoint import Endpoint
+from bridge.rpc.resident.endpoint import Endpoint
 
 #: Names the program is known by; iproute2 has a ``bridge`` too, so there is a second one.
 PROGRAM_NAMES = ("bridge", "brg")
@@ -72,7 +72,7 @@ def _mode(words: Sequence[str], environment: Mapping[str, str]) -> ControllerMod
 
 def _run_required(words: Sequence[str], environment: Mapping[str, str], output: Output) -> int:
     from bridge.rpc.errors import ControllerUnavailable
-    from bridge.rpc.starting import connect_or_start
+    from bridge.rpc.resident.starting import connect_or_start
 
     settings = load_settings(environment)
     connect_or_start(_endpoint(settings), environment).close()
@@ -91,7 +91,7 @@ def _run_required(words: Sequence[str], environment: Mapping[str, str], output: 
 
 def _start(environment: Mapping[str, str], output: Output) -> None:
     """Start a controller for the commands to come; that this fails is no reason for the one that ran to fail."""
-    from bridge.rpc.starting import start_in_background
+    from bridge.rpc.resident.starting import start_in_background
 
     try:
         settings = load_settings(environment)

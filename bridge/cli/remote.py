@@ -12,8 +12,8 @@ import os
 import sys
 
 from bridge.cli.registry import RESIDENT
-from bridge.rpc.builds import build_id
-from bridge.rpc.endpoint import Endpoint
+from bridge.rpc.resident.builds import build_id
+from bridge.rpc.resident.endpoint import Endpoint
 
 # typing is not imported for these: it would cost a command more than most of this module.
 TYPE_CHECKING = False

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from bridge.cli.output import Output, printable
-from bridge.control.paging import Annotated
-from bridge.control.views import summary_of, unreadable
+from bridge.control.reading.paging import Annotated
+from bridge.control.reading.views import summary_of, unreadable
 from bridge.conversations.models import Entry, ListedEntry, Session
 from bridge.foundation.clock import parse_timestamp
 from bridge.foundation.ids import short_entry, short_session

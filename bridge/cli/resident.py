@@ -22,7 +22,7 @@ from bridge.control.controller import Controller
 from bridge.foundation.config import ControllerMode
 from bridge.git.process import KEPT_VARIABLES
 from bridge.rpc.errors import CommandNotTaken
-from bridge.rpc.residency import CommandLine
+from bridge.rpc.resident.residency import CommandLine
 
 #: What must be as in the controller itself, which answers with its own: time zone, and what git goes by.
 SAME_VARIABLES: Final = KEPT_VARIABLES | {"HOME", "TZ", "XDG_CONFIG_HOME"}

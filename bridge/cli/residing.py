@@ -27,12 +27,12 @@ from bridge.foundation.config import CONFIG_FILE, Settings
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.logs import get_logger, make_ready
 from bridge.git.digestcache import DigestCache
-from bridge.rpc.builds import build_id
-from bridge.rpc.endpoint import Endpoint
-from bridge.rpc.holding import Hold
 from bridge.rpc.mcp.door import ROLE, AgentDoor, prepare
-from bridge.rpc.residency import Residency
-from bridge.rpc.server import End, Server
+from bridge.rpc.resident.builds import build_id
+from bridge.rpc.resident.endpoint import Endpoint
+from bridge.rpc.resident.holding import Hold
+from bridge.rpc.resident.residency import Residency
+from bridge.rpc.resident.server import End, Server
 from bridge.web.binding import Binding
 from bridge.web.serving import serve_http
 from bridge.web.using import Use

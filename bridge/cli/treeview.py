@@ -12,7 +12,7 @@ from typing import Final
 
 from bridge.cli.output import printable
 from bridge.cli.rendering import MIN_TEXT_WIDTH, NARROW, cut, hidden_words, label_words, text_width, unreadable_words
-from bridge.control.trees import TreeNode
+from bridge.control.reading.trees import TreeNode
 from bridge.foundation.ids import short_entry, short_session
 
 

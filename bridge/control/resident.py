@@ -8,9 +8,9 @@ from weakref import WeakKeyDictionary
 from anyio import CancelScope, to_thread
 
 from bridge.control.controller import Controller
-from bridge.control.delegating import end_delegations
+from bridge.control.delegations.delegating import end_delegations
 from bridge.control.feed import close_feed
-from bridge.control.indexing import Indexer
+from bridge.control.search.indexing import Indexer
 
 _indexers: WeakKeyDictionary[Controller, Indexer] = WeakKeyDictionary()
 

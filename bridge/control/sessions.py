@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.control.compacting import leaf_of, require_boundary
+from bridge.control.contexts.compacting import leaf_of, require_boundary
 from bridge.control.controller import Controller
 from bridge.control.errors import KindWithoutText
 from bridge.control.recording import RecordingTransaction

@@ -31,7 +31,7 @@ from bridge.foundation.logs import get_logger
 from bridge.rpc import messages, threads
 from bridge.rpc.dispatch import Gate
 from bridge.rpc.errors import CallCancelled, DeadlineExceeded, InvalidRequest, MethodNotFound, TooManyCalls
-from bridge.rpc.method import Method, Mode
+from bridge.rpc.methods.method import Method, Mode
 from bridge.rpc.roles import Caller
 from bridge.storage.errors import StoreClosed
 

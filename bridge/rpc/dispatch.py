@@ -9,13 +9,13 @@ from typing import Any
 
 from bridge.control.controller import Controller
 from bridge.foundation.errors import BridgeError
-from bridge.rpc.calls import Call, Peer
 from bridge.rpc.errors import InvalidParams, MethodNotFound
 from bridge.rpc.messages import MAX_BATCH, MAX_MESSAGE_BYTES
-from bridge.rpc.methods import METHODS, Method
+from bridge.rpc.methods.calls import Call, Peer
+from bridge.rpc.methods.shapes import build, withheld_params
+from bridge.rpc.methods.table import METHODS, Method
 from bridge.rpc.reach import REFUSALS, Reach
 from bridge.rpc.roles import Caller, Role
-from bridge.rpc.shapes import build, withheld_params
 
 __all__ = ["MAX_BATCH", "MAX_MESSAGE_BYTES", "Caller", "Gate", "Role"]
 

@@ -16,15 +16,15 @@ from bridge.control.delegations.evidence import resolve_evidence
 from bridge.control.delegations.results import no_such_reference
 from bridge.control.delegations.tasks import find_task
 from bridge.control.errors import ReferenceNotFound, TaskNotFound, TaskStillOpen
-from bridge.control.notes import PREVIOUS, predecessors
+from bridge.control.lineage.notes import PREVIOUS, predecessors
 from bridge.control.standpoint import Standpoint, find_entry, find_session
 from bridge.conversations.errors import AmbiguousReference, EntryNotFound, InvalidReference, SessionNotFound
 from bridge.conversations.forest import require_session
 from bridge.conversations.paths import belongs_to_session
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.redaction import redact_text
+from bridge.rpc.methods.shapes import Names, named_params
 from bridge.rpc.refusals import tally_of
-from bridge.rpc.shapes import Names, named_params
 from bridge.storage.transaction import Connection
 
 #: Audit event of an agent's session: it asked for what it may not have.

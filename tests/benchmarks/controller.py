@@ -22,7 +22,7 @@ import psutil
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bridge.rpc.client import Client  # noqa: E402 - found by the line above
+from bridge.rpc.resident.client import Client  # noqa: E402 - found by the line above
 from tests.serving import MAIN, resident  # noqa: E402
 
 ROUNDS = int(os.environ.get("ROUNDS", "9"))

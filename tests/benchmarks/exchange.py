@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from bridge.control.controller import Controller
-from bridge.control.exporting import ExportRequest, export_session
-from bridge.control.importing import import_session
+from bridge.control.exchange.exporting import ExportRequest, export_session
+from bridge.control.exchange.importing import import_session
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import SystemClock

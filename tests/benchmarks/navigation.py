@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bridge.control.controller import Controller
-from bridge.control.reading import read_log, session_page
+from bridge.control.reading.sessions import read_log, session_page
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.facets import Facet
 from bridge.foundation.clock import SystemClock

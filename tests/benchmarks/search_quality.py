@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from search_corpus import NOW, Chat, build
 
 from bridge.control.controller import Controller
-from bridge.control.finding import find_chats
+from bridge.control.search.finding import find_chats
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import FixedClock

@@ -29,9 +29,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bridge.control.controller import Controller
-from bridge.control.finding import find_chats
-from bridge.control.indexing import Indexer, reindex
-from bridge.control.recalling import recall
+from bridge.control.search.finding import find_chats
+from bridge.control.search.indexing import Indexer, reindex
+from bridge.control.search.recalling import recall
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import SystemClock, format_timestamp

@@ -10,10 +10,10 @@ from bridge.cli.chat.lines import MARK, VERBS, Verb, help_lines
 from bridge.cli.context import SESSION_VARIABLE, Cli
 from bridge.cli.errors import UsageInvalid
 from bridge.control.controller import Controller
-from bridge.control.reading import session_details
+from bridge.control.reading.sessions import session_details
+from bridge.control.reading.trees import read_branches
 from bridge.control.sessions import go_back, go_to, set_label
 from bridge.control.standpoint import Standpoint
-from bridge.control.trees import read_branches
 from bridge.foundation.ids import short_entry
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from bridge.cli.rendering import one_line as on_one_line
 from bridge.control.controller import Controller
 from bridge.control.conversing.chatting import Chat
 from bridge.control.conversing.looking import Outlook
-from bridge.control.reading import read_log, session_details
+from bridge.control.reading.sessions import read_log, session_details
+from bridge.control.reading.trees import read_branches
 from bridge.control.standpoint import Standpoint
-from bridge.control.trees import read_branches
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.ids import short_entry
 from bridge.semantics.kinds import CONVERSATIONAL_KINDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bridge.cli.chat.driving import cancelled_by_signals
 from bridge.cli.chat.showing import TurnDisplay
 from bridge.cli.context import Cli
-from bridge.control.checkpoints import Checkpoint
+from bridge.control.contexts.checkpoints import Checkpoint
 from bridge.control.conversing.chatting import Chat
 from bridge.foundation.ids import short_entry
 

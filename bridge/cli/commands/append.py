@@ -49,7 +49,7 @@ def append(
     """
     from bridge.cli.rendering import local_time
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.reading import entry_of
+    from bridge.control.reading.sessions import entry_of
     from bridge.control.sessions import AppendRequest, append_entry
     from bridge.foundation.ids import short_entry
 

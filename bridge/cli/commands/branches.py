@@ -10,7 +10,7 @@ from bridge.cli.command import command
 from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
-    from bridge.control.trees import Branches
+    from bridge.control.reading.trees import Branches
 
 
 @command()
@@ -36,7 +36,7 @@ def branches(
     """
     from bridge.cli.rendering import line_width, session_title
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.trees import read_branches
+    from bridge.control.reading.trees import read_branches
     from bridge.foundation.ids import short_entry
 
     with open_existing(cli) as controller:

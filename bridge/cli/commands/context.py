@@ -32,7 +32,7 @@ def context(
     holds an entry that this Bridge cannot read.
     """
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.context import build_context
+    from bridge.control.contexts.building import build_context
     from bridge.foundation.ids import short_session
     from bridge.workspaces.divergence import Divergence
     from bridge.workspaces.wording import one_line

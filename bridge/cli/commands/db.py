@@ -12,7 +12,7 @@ from bridge.cli.context import Cli
 from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
-    from bridge.control.upkeep import StoreCheck
+    from bridge.control.checks.upkeep import StoreCheck
     from bridge.storage.backup import Restored
     from bridge.storage.survey import Survey
     from bridge.storage.upgrading import Client, Plan, Upgraded, UpgradeProgress
@@ -136,7 +136,7 @@ def check(cli: Cli) -> int:
     again is released. A damaged search index is dropped, and the next search builds it anew.
     """
     from bridge.cli.standing import open_existing
-    from bridge.control.upkeep import check_store
+    from bridge.control.checks.upkeep import check_store
 
     with open_existing(cli) as controller:
         found = check_store(controller)
@@ -152,7 +152,7 @@ def reindex(cli: Cli) -> int:
     meanwhile, and says what is missing. What is recorded is not touched.
     """
     from bridge.cli.standing import open_existing
-    from bridge.control.indexing import reindex as build
+    from bridge.control.search.indexing import reindex as build
 
     shown = [-1]
 
@@ -182,7 +182,7 @@ def copy(
     session and chain of the copy is verified. The search index is left out; it comes back by itself.
     """
     from bridge.cli.standing import open_existing
-    from bridge.control.upkeep import copy_store_to
+    from bridge.control.checks.upkeep import copy_store_to
 
     def told(table: str, rows: int) -> None:
         if cli.output.json_lines:

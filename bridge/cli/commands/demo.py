@@ -191,7 +191,7 @@ def _edit_and_compare(cli: Cli, stage: _Stage, session_id: str) -> dict[str, Any
 def _tree(cli: Cli, stage: _Stage, session_id: str) -> list[str]:
     from bridge.cli.rendering import line_width, session_title
     from bridge.cli.treeview import glyphs_for, tree_lines
-    from bridge.control.trees import read_tree
+    from bridge.control.reading.trees import read_tree
 
     found = read_tree(stage.controller, stage.standpoint, session_id, everything=False)
     glyphs = glyphs_for(getattr(cli.output.stdout, "encoding", None))

@@ -42,7 +42,7 @@ def export(
     The file appears under its name when it is complete. With --json and --output, what was written is told on stdout.
     """
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.exporting import ExportRequest, export_session
+    from bridge.control.exchange.exporting import ExportRequest, export_session
 
     request = ExportRequest(session=session, format=format_, scope=scope, hidden=hidden)
     if output in (None, "-"):

@@ -11,7 +11,7 @@ from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
     from bridge.cli.output import Output
-    from bridge.control.finding import FoundChats
+    from bridge.control.search.finding import FoundChats
 
 
 @command()
@@ -31,7 +31,7 @@ def find(
     words together. A word that is unknown may be unfinished, or have one typing error.
     """
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.finding import find_chats
+    from bridge.control.search.finding import find_chats
 
     with open_existing(cli) as controller:
         found = find_chats(

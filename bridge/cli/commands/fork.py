@@ -27,7 +27,7 @@ def fork(
     from bridge.cli.composition import open_controller
     from bridge.cli.rendering import session_title
     from bridge.cli.standing import standpoint_of
-    from bridge.control.reading import session_details
+    from bridge.control.reading.sessions import session_details
     from bridge.control.sessions import SessionRequest, start_session
     from bridge.foundation.ids import short_entry
 

@@ -15,8 +15,8 @@ from bridge.cli.command import command
 from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
-    from bridge.control.imported import Imported
-    from bridge.control.importing import Progress
+    from bridge.control.exchange.imported import Imported
+    from bridge.control.exchange.importing import Progress
 
 #: Stands for standard input.
 STDIN = "-"
@@ -42,7 +42,7 @@ def import_(
     follows from the file: the same file again adds nothing, and one that has grown adds what is new.
     """
     from bridge.cli.composition import open_controller
-    from bridge.control.importing import import_session
+    from bridge.control.exchange.importing import import_session
 
     with _opened(cli, path) as source, open_controller(cli) as controller:
         done = import_session(controller, source, dry_run=dry_run, progress=_told(cli))

@@ -10,7 +10,7 @@ from bridge.cli.command import command
 from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
-    from bridge.control.descent import Lineage
+    from bridge.control.lineage.descent import Lineage
     from bridge.conversations.models import Session
     from bridge.lineage.descent import Descendants
 
@@ -33,7 +33,7 @@ def lineage(
     either direction; it is said where the drawing stops.
     """
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.descent import lineage_of
+    from bridge.control.lineage.descent import lineage_of
 
     with open_existing(cli) as controller:
         found = lineage_of(controller, standpoint_of(cli), session)

@@ -11,7 +11,7 @@ from bridge.cli.context import Cli
 from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
-    from bridge.control.reading import Log
+    from bridge.control.reading.sessions import Log
     from bridge.conversations.facets import Facet
 
 #: What --facet takes; the same as ``bridge.conversations.facets``, which is not imported for the help.
@@ -51,7 +51,7 @@ def log(
     """
     from bridge.cli.rendering import entry_lines, line_width
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.reading import read_log
+    from bridge.control.reading.sessions import read_log
 
     facets = _facets(facet)
     with open_existing(cli) as controller:

@@ -94,7 +94,7 @@ def _write_private(cli: Cli, token_id: str, token: str) -> Path:
     """Write a token where only this user reads it, and nobody can have put a link."""
     import os
 
-    from bridge.rpc.holding import make_private
+    from bridge.rpc.resident.holding import make_private
 
     folder = cli.settings.home / FOLDER
     make_private(folder)

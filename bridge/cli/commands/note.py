@@ -10,11 +10,11 @@ from bridge.cli.command import command
 from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
-    from bridge.control.notes import Note
+    from bridge.control.lineage.notes import Note
 
 #: Who says a note that is given on the command line.
 SENDER = "operator"
-#: Notes that are listed unless another number is asked for, and at most; as ``bridge.control.notes`` has them.
+#: Notes that are listed unless another number is asked for, and at most; as ``bridge.control.lineage.notes`` has them.
 DEFAULT_LIMIT, MAX_LIMIT = 20, 200
 
 
@@ -32,7 +32,7 @@ def note(
     It is an entry like any other, stamped and kept; bridge notes lists it, and the next bridge wake begins with it.
     """
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.notes import write_note
+    from bridge.control.lineage.notes import write_note
     from bridge.foundation.ids import short_entry
 
     with open_existing(cli) as controller:
@@ -63,7 +63,7 @@ def notes(
     Of all its branches, oldest first; an earlier session's come before a later one's.
     """
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.notes import PREVIOUS, read_notes
+    from bridge.control.lineage.notes import PREVIOUS, read_notes
 
     with open_existing(cli) as controller:
         here = standpoint_of(cli)

@@ -11,7 +11,7 @@ from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
     from bridge.cli.output import Output
-    from bridge.control.recalling import Recalled
+    from bridge.control.search.recalling import Recalled
 
 
 @command()
@@ -34,7 +34,7 @@ def recall(
     that have some are listed.
     """
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.recalling import recall as find_again
+    from bridge.control.search.recalling import recall as find_again
 
     with open_existing(cli) as controller:
         found = find_again(controller, standpoint_of(cli), session, query, limit=limit, offset=offset, deep=deep)

@@ -15,7 +15,7 @@ from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
     from bridge.control.controller import Controller
-    from bridge.rpc.client import Client
+    from bridge.rpc.resident.client import Client
     from bridge.rpc.roles import Caller
 
 
@@ -81,10 +81,10 @@ def _client(cli: Cli, role: str, session: str | None) -> Client | None:
     """Return a connection to the resident controller, if the settings want one and it is there."""
     from bridge.cli.residing import endpoint_of
     from bridge.foundation.config import ControllerMode
-    from bridge.rpc.builds import build_id
-    from bridge.rpc.client import Client, RemoteError
     from bridge.rpc.errors import ControllerUnavailable
-    from bridge.rpc.starting import connect_or_start
+    from bridge.rpc.resident.builds import build_id
+    from bridge.rpc.resident.client import Client, RemoteError
+    from bridge.rpc.resident.starting import connect_or_start
 
     mode, endpoint = cli.settings.controller, endpoint_of(cli.settings)
     named = session or cli.environment.get("BRIDGE_SESSION") or None
@@ -134,8 +134,8 @@ def _serve(controller: Controller, caller: Caller) -> None:
 def _call(controller: Controller, caller: Caller, method: str, params: dict[str, Any]) -> Any:
     import anyio
 
-    from bridge.rpc.client import RemoteError
     from bridge.rpc.connection import Connection
+    from bridge.rpc.resident.client import RemoteError
 
     answers: list[bytes] = []
 

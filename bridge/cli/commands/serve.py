@@ -86,8 +86,8 @@ def serve(
 def _show(cli: Cli) -> int:
     from bridge.cli.rendering import facts
     from bridge.cli.residing import endpoint_of
-    from bridge.rpc.client import Client
     from bridge.rpc.errors import ControllerUnavailable
+    from bridge.rpc.resident.client import Client
 
     try:
         with Client.connect(endpoint_of(cli.settings), role="observer") as client:
@@ -111,7 +111,7 @@ def _show(cli: Cli) -> int:
 
 def _stop(cli: Cli, *, cancel_workers: bool) -> int:
     from bridge.cli.residing import endpoint_of
-    from bridge.rpc.starting import stop as end
+    from bridge.rpc.resident.starting import stop as end
 
     pid = end(endpoint_of(cli.settings), cancel_workers=cancel_workers, wait_seconds=END_SECONDS)
     cli.output.emit({"stopped": pid is not None, "pid": pid}, "no controller runs" if pid is None else f"ended {pid}")
@@ -156,8 +156,8 @@ class _Run:
 
     def _reside(self, ready: Callable[[dict[str, Any]], None]) -> bool:
         from bridge.cli.residing import endpoint_of, reside
-        from bridge.rpc.builds import build_id
-        from bridge.rpc.starting import take_over
+        from bridge.rpc.resident.builds import build_id
+        from bridge.rpc.resident.starting import take_over
 
         # Before all else: what is imported from here on is of this build.
         build = build_id()
@@ -193,8 +193,8 @@ class _Run:
     def detached(self) -> int:
         """Be the controller in a child that outlives this process, and return when it answers."""
         from bridge.cli.residing import endpoint_of
-        from bridge.rpc.client import RemoteError
-        from bridge.rpc.holding import make_private
+        from bridge.rpc.resident.client import RemoteError
+        from bridge.rpc.resident.holding import make_private
 
         endpoint = endpoint_of(self._cli.settings)
         # An unusable place is told here, where somebody reads it.

@@ -11,7 +11,7 @@ from bridge.cli.context import Cli
 from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
-    from bridge.control.reading import SessionDetails
+    from bridge.control.reading.sessions import SessionDetails
     from bridge.conversations.models import Session
 
 #: Kinds of sessions that can be asked for.
@@ -38,8 +38,8 @@ def new(
     from bridge.cli.composition import open_controller
     from bridge.cli.rendering import session_title
     from bridge.cli.standing import standpoint_of
+    from bridge.control.reading.views import session_view
     from bridge.control.sessions import SessionRequest, start_session
-    from bridge.control.views import session_view
 
     if parent is not None and from_entry is not None:
         raise UsageInvalid("--parent and --from exclude each other: a session continues another or is forked from it.")
@@ -90,8 +90,8 @@ def list_(
     """
     from bridge.cli.rendering import line_width
     from bridge.cli.standing import open_if_there, standpoint_of
-    from bridge.control.reading import SessionPage, session_details, session_page, unreadable_sessions
-    from bridge.control.views import session_view
+    from bridge.control.reading.sessions import SessionPage, session_details, session_page, unreadable_sessions
+    from bridge.control.reading.views import session_view
     from bridge.foundation.ids import short_session
 
     for name in kind or ():
@@ -130,7 +130,7 @@ def show(
     The entries are shown by bridge log and bridge tree.
     """
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.reading import session_details
+    from bridge.control.reading.sessions import session_details
 
     with open_existing(cli) as controller:
         details = session_details(controller, standpoint_of(cli), session)

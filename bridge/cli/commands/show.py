@@ -10,7 +10,7 @@ from bridge.cli.command import command
 from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
-    from bridge.control.reading import EntryDetails
+    from bridge.control.reading.sessions import EntryDetails
 
 
 @command()
@@ -26,7 +26,7 @@ def show(
     its stored text.
     """
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.reading import read_entry
+    from bridge.control.reading.sessions import read_entry
 
     with open_existing(cli) as controller:
         details = read_entry(controller, standpoint_of(cli), entry)
@@ -39,7 +39,7 @@ def show(
 
 def _as_text(details: EntryDetails) -> str:
     from bridge.cli.rendering import facts, local_time, one_line, stamp_words
-    from bridge.control.views import unreadable
+    from bridge.control.reading.views import unreadable
     from bridge.foundation.ids import short_entry
 
     entry = details.entry
@@ -70,7 +70,7 @@ def _as_text(details: EntryDetails) -> str:
 
 def _payload_text(details: EntryDetails) -> str:
     from bridge.cli.output import json_bytes
-    from bridge.control.views import unreadable
+    from bridge.control.reading.views import unreadable
 
     entry = details.entry
     if unreadable(entry) is not None:

@@ -38,7 +38,7 @@ def tree(
     from bridge.cli.rendering import line_width, session_title
     from bridge.cli.standing import open_existing, standpoint_of
     from bridge.cli.treeview import glyphs_for, tree_lines
-    from bridge.control.trees import read_tree
+    from bridge.control.reading.trees import read_tree
     from bridge.foundation.ids import short_entry
 
     as_json = cli.output.as_json

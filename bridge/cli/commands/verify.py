@@ -11,10 +11,10 @@ from bridge.cli.context import Cli
 from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
-    from bridge.control.verification import Verification
+    from bridge.control.checks.verification import Verification
     from bridge.integrity.verify import Verdict
 
-#: What --only takes; the same as ``bridge.control.verification``, which is not imported for the help.
+#: What --only takes; the same as ``bridge.control.checks.verification``, which is not imported for the help.
 PARTS = ("tree", "chain", "log", "states", "index")
 
 
@@ -48,8 +48,8 @@ def verify(
     anchor alike by a consistent other history is not noticed.
     """
     from bridge.cli.standing import open_existing, open_if_there, standpoint_of
-    from bridge.control.verification import Verification
-    from bridge.control.verification import verify as verify_stored
+    from bridge.control.checks.verification import Verification
+    from bridge.control.checks.verification import verify as verify_stored
 
     parts = _parts(only)
     if session is not None:
@@ -87,7 +87,7 @@ def root(
     shows later whether anything before its last entry was changed.
     """
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.verification import read_root
+    from bridge.control.checks.verification import read_root
 
     with open_existing(cli) as controller:
         found = read_root(controller, standpoint_of(cli), session)
@@ -117,7 +117,7 @@ def anchor(
     a push of that ref takes it to another machine.
     """
     from bridge.cli.standing import open_existing
-    from bridge.control.anchoring import anchor_in_repository, anchor_log
+    from bridge.control.checks.anchoring import anchor_in_repository, anchor_log
     from bridge.git.repository import discover
 
     with open_existing(cli) as controller:

@@ -11,7 +11,7 @@ from bridge.cli.context import SESSION_VARIABLE, Cli
 from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
-    from bridge.control.waking import Woken
+    from bridge.control.lineage.waking import Woken
 
 
 @command()
@@ -36,7 +36,7 @@ def wake(
     """
     from bridge.cli.composition import open_controller
     from bridge.cli.standing import standpoint_of
-    from bridge.control import waking
+    from bridge.control.lineage import waking
 
     named = resume or (cli.environment.get(SESSION_VARIABLE) or None if from_session is None else None)
     if resume is not None and (from_session is not None or label is not None or harness is not None):

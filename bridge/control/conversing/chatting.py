@@ -32,8 +32,9 @@ from bridge.adapters.errors import ConversationEnded
 from bridge.adapters.events import AdapterEvent, fault, turn_completed
 from bridge.control.access.offering import Offer, offer_in
 from bridge.control.access.tokens import MAX_LIFETIME_SECONDS, bind_in, revoke_in
-from bridge.control.checkpoints import Checkpoint, request_checkpoint, request_compacting
-from bridge.control.context import build_context
+from bridge.control.contexts.building import build_context
+from bridge.control.contexts.checkpoints import Checkpoint, request_checkpoint, request_compacting
+from bridge.control.contexts.restoration import Decision, Mode, decide, gather_facts, restore
 from bridge.control.controller import Controller
 from bridge.control.conversing import store as rows
 from bridge.control.conversing.looking import Outlook, look
@@ -42,7 +43,6 @@ from bridge.control.conversing.sweeping import agent_folder, remove_agent_folder
 from bridge.control.conversing.turns import OWNER_PREFIX, TurnPlan, begin_turn, end_turn, record_event
 from bridge.control.observing import session_folder
 from bridge.control.recording import RecordingTransaction
-from bridge.control.restoration import Decision, Mode, decide, gather_facts, restore
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.errors import HeadMoved
 from bridge.conversations.forest import require_session

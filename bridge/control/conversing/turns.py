@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.adapters.events import AdapterEvent
-from bridge.control.context import stored_path
+from bridge.control.contexts.building import stored_path
 from bridge.control.controller import Controller
 from bridge.control.conversing import store as rows
 from bridge.control.errors import TurnRunning

@@ -8,8 +8,8 @@ from functools import partial
 
 from bridge.control.access.tokens import Bearer, find_bearer, has_live_tokens
 from bridge.control.controller import Controller
-from bridge.rpc.greeting import Greeting
-from bridge.rpc.wire import Wire
+from bridge.rpc.resident.greeting import Greeting
+from bridge.rpc.resident.wire import Wire
 
 #: The role by which agents greet.
 ROLE = "mcp"

@@ -28,7 +28,7 @@ from bridge.rpc.errors import MethodNotFound
 from bridge.rpc.mcp.calling import AgentCalls, Refused
 from bridge.rpc.mcp.tools import TOOLS, Tool
 from bridge.rpc.messages import PARSE_ERROR, encode, error_object, too_large
-from bridge.rpc.wire import LineTooLong, Wire
+from bridge.rpc.resident.wire import LineTooLong, Wire
 
 #: What an agent is told about all tools.
 INSTRUCTIONS: Final = (

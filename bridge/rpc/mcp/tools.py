@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from bridge.rpc import results
-from bridge.rpc.methods import METHODS, Method
-from bridge.rpc.shapes import schema_of
+from bridge.rpc.methods import results
+from bridge.rpc.methods.shapes import schema_of
+from bridge.rpc.methods.table import METHODS, Method
 from bridge.semantics.schemas import foreign_validator
 
 Schema = dict[str, Any]

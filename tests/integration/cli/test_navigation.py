@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bridge.cli.rendering import cut, entry_lines, pad, text_width
-from bridge.control.paging import Annotated
+from bridge.control.reading.paging import Annotated
 from bridge.conversations.facets import Annotation
 from bridge.conversations.models import PreparedEntry
 from bridge.semantics.stamps import UNSTAMPED

@@ -9,8 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.control import checkpointevidence
-from bridge.control.checkpoints import (
+from bridge.control.contexts import checkpointevidence
+from bridge.control.contexts.building import build_context
+from bridge.control.contexts.checkpoints import (
     MAX_KEPT_CHARACTERS,
     Checkpoint,
     accept_checkpoint,
@@ -19,8 +20,7 @@ from bridge.control.checkpoints import (
     request_compacting,
     request_text,
 )
-from bridge.control.compacting import projection_at
-from bridge.control.context import build_context
+from bridge.control.contexts.compacting import projection_at
 from bridge.control.errors import CheckpointFailed, CheckpointInvalid
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.models import EntryDraft

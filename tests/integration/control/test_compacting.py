@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.control.compacting import (
+from bridge.control.contexts.compacting import (
     Compaction,
     first_to_retain,
     note_compacted_by_harness,

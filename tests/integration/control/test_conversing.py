@@ -16,7 +16,7 @@ import pytest
 
 from bridge.adapters.acp.harness import AcpHarness
 from bridge.adapters.conversation import Limits
-from bridge.control.context import build_context
+from bridge.control.contexts.building import build_context
 from bridge.control.controller import Controller
 from bridge.control.conversing import store as rows
 from bridge.control.conversing.chatting import Chat, ChatOptions, Recorded, TurnBegan, TurnEnded

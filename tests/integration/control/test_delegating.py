@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from bridge.agents.policy import DEFAULT_MAX_RUNNING
-from bridge.control.delegating import Wanted, delegator_of, end_delegations
 from bridge.control.delegations.bases import DirtyMode
+from bridge.control.delegations.delegating import Wanted, delegator_of, end_delegations
 from bridge.control.delegations.model import DelegationStatus, Request
 from bridge.control.errors import ControllerStopping, ReferenceNotFound, UncommittedWork
 from bridge.control.standpoint import Standpoint

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from bridge.control.entrywords import _result
-from bridge.control.exporting import ExportRequest, export_session
+from bridge.control.exchange.entrywords import _result
+from bridge.control.exchange.exporting import ExportRequest, export_session
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.transcripts.document import Fields

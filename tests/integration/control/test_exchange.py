@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bridge.control.checks.verification import read_root, verify
 from bridge.control.controller import Controller
 from bridge.control.errors import ImportSourceChanged
-from bridge.control.exporting import ExportRequest, export_session
-from bridge.control.importing import import_session
+from bridge.control.exchange.exporting import ExportRequest, export_session
+from bridge.control.exchange.importing import import_session
 from bridge.control.standpoint import Standpoint
-from bridge.control.verification import read_root, verify
 from bridge.conversations.errors import SessionDiffers, SessionNotFound
 from bridge.conversations.models import ENTRY_FIELDS, EntryDraft, NewSession
 from bridge.conversations.paths import active_path

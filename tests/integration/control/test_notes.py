@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bridge.control.controller import Controller
-from bridge.control.notes import DEFAULT_LIMIT, MAX_LIMIT, MAX_NOTES_BYTES, read_notes, write_note
+from bridge.control.lineage.notes import DEFAULT_LIMIT, MAX_LIMIT, MAX_NOTES_BYTES, read_notes, write_note
+from bridge.control.lineage.waking import NOTHING_BEFORE, resume, wake
 from bridge.control.sessions import AppendRequest, SessionRequest, append_entry, go_to, start_session
 from bridge.control.standpoint import Standpoint
-from bridge.control.waking import NOTHING_BEFORE, resume, wake
 from bridge.conversations.errors import SessionNotFound
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import EntryDraft, NewSession

@@ -23,8 +23,8 @@ from bridge.control.places import (
     workspace_named,
     workspaces_page,
 )
+from bridge.control.reading.snapshots import session_snapshot
 from bridge.control.sessions import initialise
-from bridge.control.snapshots import session_snapshot
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import SystemClock

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.control import nativesessions
-from bridge.control.compacting import Compaction, record_compaction
-from bridge.control.contextmatch import Relation, context_matches
-from bridge.control.restoration import Facts, Mode, Reason, gather_facts, restore
+from bridge.control.contexts import nativesessions
+from bridge.control.contexts.compacting import Compaction, record_compaction
+from bridge.control.contexts.matching import Relation, context_matches
+from bridge.control.contexts.restoration import Facts, Mode, Reason, gather_facts, restore
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.errors import BridgeError
 

@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 
 from bridge.control.standpoint import Standpoint
-from bridge.rpc.methods import METHODS
+from bridge.rpc.methods.table import METHODS
 from bridge.rpc.roles import Caller, Role
 from tests.rpcclient import exchange
 

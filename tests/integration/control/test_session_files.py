@@ -9,8 +9,8 @@ from io import BytesIO
 import pytest
 
 from bridge.control.controller import Controller
-from bridge.control.exporting import ExportRequest, export_session
-from bridge.control.importing import import_session
+from bridge.control.exchange.exporting import ExportRequest, export_session
+from bridge.control.exchange.importing import import_session
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.errors import ExternalIdConflict
 from bridge.conversations.models import EntryDraft, NewSession

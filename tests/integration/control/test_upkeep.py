@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.control.recalling import recall
+from bridge.control.checks.upkeep import check_store
+from bridge.control.search.recalling import recall
 from bridge.control.standpoint import Standpoint
-from bridge.control.upkeep import check_store
 from bridge.conversations import paths, references
 from bridge.conversations.errors import SessionNotFound, SessionQuarantined
 from bridge.conversations.forest import require_session

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.control.reading import read_log
+from bridge.control.reading.sessions import read_log
+from bridge.control.reading.trees import read_branches, read_tree, read_tree_page
 from bridge.control.standpoint import Standpoint
-from bridge.control.trees import read_branches, read_tree, read_tree_page
 from bridge.conversations import paths, store
 from bridge.conversations.errors import EntryNotFound, EntryNotOnPath, EntryShared
 from bridge.conversations.facets import Facet, annotate

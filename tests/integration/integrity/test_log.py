@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 from sqlalchemy import delete, update
 
-from bridge.control.anchoring import (
+from bridge.control.checks.anchoring import (
     anchor_file,
     anchor_in_repository,
     anchor_log,
@@ -16,10 +16,10 @@ from bridge.control.anchoring import (
     known_anchors,
     read_anchor,
 )
+from bridge.control.checks.upkeep import copy_store_to
+from bridge.control.checks.verification import PARTS, read_root, verify
 from bridge.control.controller import Controller
 from bridge.control.standpoint import Standpoint
-from bridge.control.upkeep import copy_store_to
-from bridge.control.verification import PARTS, read_root, verify
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import SystemClock
 from bridge.foundation.config import load_settings
@@ -332,8 +332,8 @@ def test_a_copy_has_the_same_log(controller, session, tmp_path):
 
 @pytest.mark.one_database("the index is a table of SQLite's own")
 def test_fc_61_an_index_out_of_step_is_reported_and_rebuilt(bridge_home):
-    from bridge.control.indexing import catch_up
-    from bridge.control.upkeep import check_store
+    from bridge.control.checks.upkeep import check_store
+    from bridge.control.search.indexing import catch_up
 
     settings = load_settings({"BRIDGE_HOME": str(bridge_home)})
     with Controller(settings, clock=SystemClock(), environment=os.environ) as controller:

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
+from bridge.control.checks.verification import read_root, verify
 from bridge.control.controller import Controller
 from bridge.control.standpoint import Standpoint
-from bridge.control.verification import read_root, verify
 from bridge.conversations.errors import SessionNotFound
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import SystemClock

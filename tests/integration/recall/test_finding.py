@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bridge.control.checks.upkeep import check_store
 from bridge.control.controller import Controller
-from bridge.control.finding import find_chats, zone_named
-from bridge.control.indexing import Indexer, reindex
-from bridge.control.recalling import recall
+from bridge.control.search.finding import find_chats, zone_named
+from bridge.control.search.indexing import Indexer, reindex
+from bridge.control.search.recalling import recall
 from bridge.control.standpoint import Standpoint
-from bridge.control.upkeep import check_store
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import FixedClock
 from bridge.foundation.config import load_settings
@@ -272,7 +272,7 @@ def test_a_match_off_the_active_branch_is_marked(controller):
 
 def test_an_answer_over_an_incomplete_index_says_so(controller, monkeypatch):
     monkeypatch.setattr(index.prepare, "__kwdefaults__", {"limit": 2})
-    monkeypatch.setattr("bridge.control.finding.SEARCH_PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr("bridge.control.search.finding.SEARCH_PATIENCE_SECONDS", -1.0)
     session = chat(controller, *(f"topic {n}" for n in range(9)))
     answer = find(controller, "topic")
     assert not answer.is_complete

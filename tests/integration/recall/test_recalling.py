@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from bridge.control.controller import Controller
-from bridge.control.recalling import MAX_LIMIT, recall
+from bridge.control.search.recalling import MAX_LIMIT, recall
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.errors import SessionNotFound
 from bridge.conversations.models import EntryDraft, NewSession

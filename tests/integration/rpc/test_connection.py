@@ -15,10 +15,10 @@ from bridge.control.standpoint import Standpoint
 from bridge.conversations.errors import SessionNotFound
 from bridge.rpc.connection import Connection, Limits
 from bridge.rpc.messages import MAX_DEADLINE_MS
-from bridge.rpc.method import Method, Mode
-from bridge.rpc.methods import METHODS
+from bridge.rpc.methods.method import Method, Mode
+from bridge.rpc.methods.shapes import param
+from bridge.rpc.methods.table import METHODS
 from bridge.rpc.roles import EVERYONE, Caller, Role
-from bridge.rpc.shapes import param
 
 pytestmark = pytest.mark.anyio
 

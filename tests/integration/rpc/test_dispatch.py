@@ -11,7 +11,7 @@ from bridge.control.standpoint import Standpoint
 from bridge.foundation.errors import error_classes
 from bridge.rpc import roles
 from bridge.rpc.messages import MAX_BATCH, MAX_ID_CHARACTERS, MAX_MESSAGE_BYTES
-from bridge.rpc.methods import METHODS
+from bridge.rpc.methods.table import METHODS
 from bridge.rpc.roles import Caller, Role
 
 SHOW = {"jsonrpc": "2.0", "id": 1, "method": "sessions/list"}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from bridge.control.resident import end_resident
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.models import EntryDraft, NewSession
-from bridge.rpc import openrpc
 from bridge.rpc.connection import Connection
+from bridge.rpc.methods import openrpc
 from bridge.rpc.roles import Caller, Role
 from tests.integration.rpc.fuzzing import calls, messages
 

@@ -17,11 +17,11 @@ import psutil
 import pytest
 
 from bridge.foundation.errors import InvalidConfiguration
-from bridge.rpc.client import Client, RemoteError
-from bridge.rpc.endpoint import MAX_SOCKET_PATH_BYTES, Endpoint
 from bridge.rpc.errors import ControllerUnavailable
-from bridge.rpc.holding import make_private
-from bridge.rpc.starting import connect_or_start, start_in_background
+from bridge.rpc.resident.client import Client, RemoteError
+from bridge.rpc.resident.endpoint import MAX_SOCKET_PATH_BYTES, Endpoint
+from bridge.rpc.resident.holding import make_private
+from bridge.rpc.resident.starting import connect_or_start, start_in_background
 from bridge.storage.schema_version import VERSION_TABLE
 from tests.crashing_clients import batter
 from tests.serving import MAIN, ROOT, end_by_pid, resident, until

@@ -20,10 +20,10 @@ from mcp.shared.exceptions import MCPError
 from bridge.control.access.tokens import MAX_LIVE_TOKENS, bind_in, find_bearer, mint, revoke_all
 from bridge.control.controller import Controller
 from bridge.control.errors import AgentTokenRefused
+from bridge.control.lineage.waking import wake
 from bridge.control.resident import end_resident
 from bridge.control.sessions import AppendRequest, append_entry
 from bridge.control.standpoint import Standpoint
-from bridge.control.waking import wake
 from bridge.conversations.models import EntryDraft
 from bridge.foundation.clock import FixedClock, SystemClock
 from bridge.integrity.store import iterate_events
@@ -31,9 +31,9 @@ from bridge.process.identity import identity_of
 from bridge.rpc.mcp import calling, tools
 from bridge.rpc.mcp.tools import MAX_ARGUMENT_BYTES, TOOLS
 from bridge.rpc.messages import MAX_MESSAGE_BYTES
-from bridge.rpc.methods import METHODS
+from bridge.rpc.methods.shapes import schema_of
+from bridge.rpc.methods.table import METHODS
 from bridge.rpc.roles import Role
-from bridge.rpc.shapes import schema_of
 from tests.conftest import settings_here
 from tests.mcpclient import agent, agents_served, called, environment_of, new_session, refused, text_of, token_for
 from tests.serving import MAIN
@@ -507,7 +507,7 @@ async def test_what_is_no_tool_is_an_error_and_recorded(door, controller, sessio
 
 async def test_what_the_greeting_claims_counts_for_nothing(door, controller, repository, session, token):
     """A client of the socket may say what it likes: only its token speaks for it."""
-    from bridge.rpc.client import Client as Socket
+    from bridge.rpc.resident.client import Client as Socket
 
     other = new_session(controller, repository.path)
     with Socket.connect(door.endpoint, role="mcp", token=token, session=other, directory="/") as peer:

@@ -13,7 +13,7 @@ from bridge.control.controller import Controller
 from bridge.control.sessions import AppendRequest, append_entry
 from bridge.control.standpoint import Standpoint
 from bridge.foundation.clock import SystemClock
-from bridge.rpc.endpoint import Endpoint
+from bridge.rpc.resident.endpoint import Endpoint
 from tests.conftest import settings_here
 from tests.mcpclient import agent, called, environment_of, new_session, token_for
 from tests.serving import end_by_pid, resident

@@ -13,10 +13,10 @@ from bridge.control.delegations import store as rows
 from bridge.control.delegations.model import Delegation, DelegationStatus, Request
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.integrity.store import iterate_events
-from bridge.rpc.methods import METHODS
+from bridge.rpc.methods.shapes import Names, named_params, withheld_params
+from bridge.rpc.methods.table import METHODS
 from bridge.rpc.reach import ACCESS_REFUSED
 from bridge.rpc.roles import Role
-from bridge.rpc.shapes import Names, named_params, withheld_params
 
 #: A session, an entry, a task and a result, as ids that nobody has.
 UNKNOWN = {

@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 
 from bridge.control.controller import Controller
 from bridge.foundation.clock import SystemClock
-from bridge.rpc.client import Client, RemoteError
-from bridge.rpc.endpoint import Endpoint
 from bridge.rpc.errors import CommandNotTaken, ControllerLost, ControllerUnavailable
-from bridge.rpc.residency import CommandLine, Residency
+from bridge.rpc.methods.table_controller import SOCKET_METHODS
+from bridge.rpc.resident.client import Client, RemoteError
+from bridge.rpc.resident.endpoint import Endpoint
+from bridge.rpc.resident.residency import CommandLine, Residency
+from bridge.rpc.resident.server import End, Limits
 from bridge.rpc.roles import Role
-from bridge.rpc.server import End, Limits
-from bridge.rpc.table_controller import SOCKET_METHODS
 from tests.conftest import settings_here
 from tests.serving import BUILD, line_of, serving, until
 

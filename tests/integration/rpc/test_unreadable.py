@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.control.upkeep import check_store
+from bridge.control.checks.upkeep import check_store
 from bridge.conversations.models import EntryDraft, NewSession
 from tests.databases import behind
 

@@ -7,8 +7,8 @@ import os
 import pytest
 from sqlalchemy import insert
 
+from bridge.control.checks.upkeep import copy_store_to
 from bridge.control.controller import Controller
-from bridge.control.upkeep import copy_store_to
 from bridge.conversations import paths
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import SystemClock

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from bridge.cli.rendering import text_width
 from bridge.cli.treeview import ASCII, MAX_INDENT, UNICODE, glyphs_for, tree_lines
-from bridge.control.outline import active_ids, children_of, side_ways, telling_ids
-from bridge.control.trees import TreeNode
+from bridge.control.reading.outline import active_ids, children_of, side_ways, telling_ids
+from bridge.control.reading.trees import TreeNode
 from bridge.conversations.models import Node
 from bridge.foundation.ids import entry_id
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.control import checkpointanswer
-from bridge.control.checkpointanswer import MAX_ANSWER_CHARACTERS, MAX_OBJECTS_TRIED, read_answer
+from bridge.control.contexts import checkpointanswer
+from bridge.control.contexts.checkpointanswer import MAX_ANSWER_CHARACTERS, MAX_OBJECTS_TRIED, read_answer
 
 GOOD = {"summary": "s", "decisions": ["d"], "files_touched": ["f"], "open_work": ["o"]}
 TEXT = json.dumps(GOOD)

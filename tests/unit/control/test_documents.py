@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.control.documents import split_into_stretches
+from bridge.control.exchange.documents import split_into_stretches
 from bridge.conversations.models import Node
 
 SESSION = "20260102-030405-9f3a"

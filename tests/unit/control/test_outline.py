@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.control.outline import active_ids, branch_tips
+from bridge.control.reading.outline import active_ids, branch_tips
 from bridge.conversations.models import Node
 from bridge.foundation.ids import entry_id
 

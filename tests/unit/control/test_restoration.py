@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from bridge.control.contextmatch import ContextMatch, Relation
-from bridge.control.restoration import Facts, Mode, Reason, decide
+from bridge.control.contexts.matching import ContextMatch, Relation
+from bridge.control.contexts.restoration import Facts, Mode, Reason, decide
 
 ORDER = list(Mode)
 

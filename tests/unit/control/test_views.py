@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bridge.control.views import MAX_SUMMARY_CHARACTERS, entry_view, summary_of
+from bridge.control.reading.views import MAX_SUMMARY_CHARACTERS, entry_view, summary_of
 from bridge.conversations.models import ENTRY_FIELDS, Entry
 
 

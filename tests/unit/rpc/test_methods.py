@@ -12,11 +12,11 @@ import jsonschema_rs
 import pytest
 
 from bridge.foundation.canonical import FloatLiteral
-from bridge.rpc import openrpc
 from bridge.rpc.errors import InvalidParams
-from bridge.rpc.methods import METHODS, Mode, Role
-from bridge.rpc.shapes import Names, build, named_params, param, schema_of, withheld_params
-from bridge.rpc.table_controller import SOCKET_METHODS
+from bridge.rpc.methods import openrpc
+from bridge.rpc.methods.shapes import Names, build, named_params, param, schema_of, withheld_params
+from bridge.rpc.methods.table import METHODS, Mode, Role
+from bridge.rpc.methods.table_controller import SOCKET_METHODS
 
 EVERY = sorted(METHODS)
 EXPECTED = {

@@ -11,8 +11,8 @@ import pytest
 
 from bridge import __version__
 from bridge.cli import remote
-from bridge.rpc.builds import build_id, is_older
-from bridge.rpc.endpoint import MAX_SOCKET_PATH_BYTES, Endpoint, is_short_enough
+from bridge.rpc.resident.builds import build_id, is_older
+from bridge.rpc.resident.endpoint import MAX_SOCKET_PATH_BYTES, Endpoint, is_short_enough
 
 
 def test_the_state_directorys_own_database_needs_no_digest():

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.rpc.wire import MAX_DESCRIPTORS, LineTooLong, PeerStalled, Wire
+from bridge.rpc.resident.wire import MAX_DESCRIPTORS, LineTooLong, PeerStalled, Wire
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""What an agent is told of a conversation: contexts, compactions and checkpoints, and how it is restored."""

@@ -1,0 +1,1 @@
+"""Sessions as files: exported, put into documents for people, and taken in again."""

@@ -1,0 +1,1 @@
+"""Where a session comes from, what it wakes up with, and the notes that agents leave."""

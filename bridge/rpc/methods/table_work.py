@@ -1,0 +1,98 @@
+"""The table's part about asking for work and about what came of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridge.adapters.errors import UnknownHarness
+from bridge.agents.errors import InvalidOwnedPath
+from bridge.control import errors as control
+from bridge.git import errors as git
+from bridge.rpc.methods import calls_delegations, results
+from bridge.rpc.methods.calls import TaskParams
+from bridge.rpc.methods.method import REFERENCE_ERRORS, Method, Mode
+from bridge.rpc.roles import EVERYONE, WORKERS, WRITERS
+from bridge.semantics.errors import InvalidOutputSchema, UnsupportedSemanticVersion
+
+_TASK: Final = (control.TaskNotFound, control.TaskAmbiguous)
+
+WORK_TABLE: Final = (
+    Method(
+        "delegations/request",
+        "Ask for a worker; it runs in the controller as soon as policy allows",
+        calls_delegations.RequestParams,
+        results.DELEGATION,
+        calls_delegations.delegations_request,
+        WORKERS,
+        (
+            *REFERENCE_ERRORS,
+            control.BaseUnavailable,
+            control.UncommittedWork,
+            control.ReferenceNotFound,
+            control.ReferenceForeignSession,
+            control.ReferenceNotAResult,
+            control.ReferenceNotOnActiveBranch,
+            control.ReferenceInvalidResult,
+            control.TooMuchEvidence,
+            control.ControllerStopping,
+            UnsupportedSemanticVersion,
+            InvalidOutputSchema,
+            InvalidOwnedPath,
+            UnknownHarness,
+            git.NotARepository,
+            git.BareRepository,
+        ),
+        Mode.START,
+    ),
+    Method(
+        "delegations/wait",
+        "Wait until a delegation has ended, or for a time, and show it",
+        calls_delegations.WaitParams,
+        results.WAITED,
+        calls_delegations.delegations_wait,
+        EVERYONE,
+        _TASK,
+        Mode.WAIT,
+    ),
+    Method(
+        "delegations/cancel",
+        "Ask for the end of a delegation",
+        TaskParams,
+        results.DELEGATION,
+        calls_delegations.delegations_cancel,
+        WORKERS,
+        (*_TASK, control.TaskAlreadyEnded),
+        Mode.START,
+    ),
+    Method(
+        "delegations/adopt",
+        "Merge a delegation's commits into the git branch that its parent's checkout is on",
+        calls_delegations.AdoptParams,
+        results.ADOPTION,
+        calls_delegations.delegations_adopt,
+        WRITERS,
+        (
+            *_TASK,
+            control.TaskStillOpen,
+            control.NothingToAdopt,
+            control.AdoptionRefused,
+            control.AdoptionConflict,
+            git.GitFailed,
+            git.WorktreeNotRegistered,
+            git.CheckoutBlocked,
+            git.GitIdentityMissing,
+            git.RefMoved,
+        ),
+        Mode.ACT,
+    ),
+    Method(
+        "delegations/discard",
+        "Give up what a delegation changed, and its worktree; the result is kept",
+        TaskParams,
+        results.DELEGATION,
+        calls_delegations.delegations_discard,
+        WRITERS,
+        (*_TASK, control.TaskStillOpen, control.NothingToAdopt, git.GitFailed),
+        Mode.ACT,
+    ),
+)
