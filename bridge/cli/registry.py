@@ -87,6 +87,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             CommandSpec("new", "Start a session", "session:new"),
             CommandSpec("list", "List the sessions of this workspace", "session:list_"),
             CommandSpec("show", "Show a session with its workspace, labels and cursors", "session:show"),
+            CommandSpec("prune", "Remove all but the chats touched last", "erase:prune"),
             CommandSpec(
                 "lineage",
                 "Draw the sessions that a session descends from, and those that descend from it",
@@ -137,6 +138,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("verify", "Recompute the hashes of entries, audit chains, their log, and states", "verify:verify"),
     CommandSpec("root", "Print the hash that fixes a whole session", "verify:root"),
     CommandSpec("anchor", "Keep size and root of the log of all events outside the database", "verify:anchor"),
+    CommandSpec("erase", "Erase what an entry says, for good; its hash stays", "erase:erase"),
     CommandSpec("serve", "Run the resident controller, or look at it, stop it, replace it", "serve:serve"),
     CommandSpec("rpc", "Answer JSON-RPC on standard input and output, or call one method", "rpc:rpc"),
     CommandSpec("mcp", "Give an agent its tools on standard input and output, or attach one", "mcp:mcp"),

@@ -8,7 +8,7 @@ or other state. Only an anchor outside the database can.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
@@ -30,6 +30,8 @@ ENTRY_APPENDED: Final = "entry.appended"
 SESSION_CREATED: Final = "session.created"
 #: Event type that records a session taken in from elsewhere: all of its entries through a sequence, by their root.
 SESSION_IMPORTED: Final = "session.imported"
+#: Event that records an erased payload, by the hash of what stands in its place.
+ENTRY_ERASED: Final = "entry.erased"
 #: Event types that move a head without a new entry.
 HEAD_MOVED: Final = "head.moved"
 
@@ -53,6 +55,8 @@ class Report:
     checked: int = 0
     problems: int = 0
     findings: list[Finding] = field(default_factory=list)
+    #: Entries whose payload was erased in order, so that only its hash could be used.
+    withheld: int = 0
 
     @property
     def is_valid(self) -> bool:
@@ -67,6 +71,7 @@ class Report:
         """Add what another verification found."""
         self.checked += other.checked
         self.problems += other.problems
+        self.withheld += other.withheld
         self.findings.extend(other.findings[: MAX_FINDINGS - len(self.findings)])
 
 
@@ -120,12 +125,13 @@ def verify_entries(connection: Connection, session_id: str, *, gaps_through: int
     """
     report = Report()
     hashes: dict[str, str] = {}
+    tombstones = recorded_tombstones(connection, session_id)
     expected = 0
     for entry in store.iterate_entries(connection, session_id):
         report.checked += 1
         if entry.sequence != expected and entry.sequence > gaps_through:
             report.add("entry_missing", entry.id, f"Sequence {expected} is not there.")
-        _verify_entry(report, entry, hashes)
+        _verify_entry(report, entry, hashes, tombstones.get(entry.id, frozenset()))
         hashes[entry.id] = entry.entry_hash
         expected = entry.sequence + 1
     return report
@@ -226,8 +232,24 @@ def _verify_event(report: Report, event: StoredEvent, previous: bytes, expected:
         report.add("event_altered", subject, "Its columns are not those that were hashed.")
 
 
-def _verify_entry(report: Report, entry: StoredEntry, hashes: dict[str, str]) -> None:
-    _verify_payload(report, entry)
+def recorded_tombstones(connection: Connection, session_id: str) -> dict[str, set[str]]:
+    """Return the hashes of what an erasure put in the place of payloads, by entry, as the session's chain records them.
+
+    An import records those that came with it.
+    """
+    found: dict[str, set[str]] = {}
+    for text in store.events_of_type(connection, session_id, ENTRY_ERASED):
+        body = body_of(text)
+        found.setdefault(str(body.get("entry_id")), set()).add(str(body.get("tombstone_hash")))
+    for text in store.events_of_type(connection, session_id, SESSION_IMPORTED):
+        withheld = body_of(text).get("withheld")
+        for entry_id, tombstone in withheld.items() if isinstance(withheld, dict) else ():
+            found.setdefault(entry_id, set()).add(str(tombstone))
+    return found
+
+
+def _verify_entry(report: Report, entry: StoredEntry, hashes: dict[str, str], tombstones: Collection[str]) -> None:
+    _verify_payload(report, entry, tombstones)
     parent_hash = None if entry.parent_entry_id is None else hashes.get(entry.parent_entry_id)
     if entry.parent_entry_id is not None and parent_hash is None:
         report.add("parent_missing", entry.id, f"Its parent {entry.parent_entry_id} is not an earlier entry.")
@@ -248,12 +270,15 @@ def _verify_entry(report: Report, entry: StoredEntry, hashes: dict[str, str]) ->
         report.add("entry_altered", entry.id, "The entry's hash does not follow from its fields and its parent.")
 
 
-def _verify_payload(report: Report, entry: StoredEntry) -> None:
+def _verify_payload(report: Report, entry: StoredEntry, tombstones: Collection[str]) -> None:
     if entry.payload is None:
         report.add("payload_missing", entry.id, "The payload is long, and not where such texts are kept.")
         return
     encoded = entry.payload.encode()
-    if sha256(encoded).hexdigest() != entry.payload_hash:
+    digest = sha256(encoded).hexdigest()
+    if digest in tombstones:
+        report.withheld += 1
+    elif digest != entry.payload_hash:
         report.add("payload_altered", entry.id, "The payload is not the one that was hashed.")
     elif entry.payload_outline is not None and (
         entry.payload_bytes != len(encoded) or not is_outline(entry.payload_outline, entry.payload)

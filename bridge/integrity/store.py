@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, insert, or_, select, text
 
 from bridge.storage.longtexts import body_of
 from bridge.storage.prepared import Prepared
 from bridge.storage.tables import audit_events, event_order, session_entries, session_heads, sessions
+from bridge.storage.tables.conversations import WAYMARK_CONDITION
 from bridge.storage.transaction import Transaction
 
 _A, _E, _H, _O, _S = audit_events.c, session_entries.c, session_heads.c, event_order.c, sessions.c
@@ -263,6 +264,39 @@ def last_event_of_type(connection: Connection, chain_id: str, event_type: str) -
     query = select(_A.body).where(_A.chain_id == chain_id, _A.event_type == event_type)
     found: str | None = connection.execute(query.order_by(_A.ordinal.desc()).limit(1)).scalar()
     return found
+
+
+def events_since(connection: Connection, chain_id: str, ordinal: int, event_types: Sequence[str]) -> list[str]:
+    """Return the texts of a chain's events of some types from an ordinal on, in their order."""
+    query = select(_A.body).where(_A.chain_id == chain_id, _A.ordinal >= ordinal, _A.event_type.in_(event_types))
+    return list(connection.execute(query.order_by(_A.ordinal)).scalars())
+
+
+def event_count(connection: Connection, chain_id: str) -> int:
+    """Return how many events a chain has, told from the last."""
+    last: int | None = connection.execute(select(func.max(_A.ordinal)).where(_A.chain_id == chain_id)).scalar()
+    return 0 if last is None else last + 1
+
+
+def has_branches(connection: Connection, session_id: str) -> bool:
+    """Return whether an entry of a session has another parent than the one recorded before it, or may have."""
+    query = select(_E.parent_entry_id, _E.sequence).where(
+        _E.session_id == session_id, _E.sequence > 0, text(WAYMARK_CONDITION)
+    )
+    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:
+        return any(int(row[0].rpartition("-")[2]) != row[1] - 1 for row in rows)
+
+
+def last_event_hash(connection: Connection, chain_id: str) -> str:
+    """Return the hash of a chain's last event; empty if it has none."""
+    query = select(_A.event_hash).where(_A.chain_id == chain_id).order_by(_A.ordinal.desc()).limit(1)
+    return connection.execute(query).scalar() or ""
+
+
+def events_of_type(connection: Connection, chain_id: str, event_type: str) -> list[str]:
+    """Return the texts of a chain's events of a type, in their order."""
+    query = select(_A.body).where(_A.chain_id == chain_id, _A.event_type == event_type).order_by(_A.ordinal)
+    return list(connection.execute(query).scalars())
 
 
 def entry_hash_anywhere(connection: Connection, entry_id: str) -> str | None:

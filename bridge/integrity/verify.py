@@ -25,6 +25,7 @@ from bridge.integrity.chain import (
     verify_recorded,
 )
 from bridge.integrity.errors import TreeUnsound
+from bridge.integrity.removal.tombstones import removal_fault, removed_without_chain, tombstone_faults
 from bridge.integrity.subtrees.roots import differing_pages
 from bridge.integrity.tree import TreeNode, session_root
 from bridge.storage.transaction import Connection, Transaction
@@ -49,11 +50,14 @@ class Verdict:
         The recomputed root; None for a chain, and for a session that has none.
     report
         Rows recomputed and findings.
+    is_removed
+        Whether the chain is that of a session that was removed in order.
     """
 
     subject: str
     session_root: str | None
     report: Report
+    is_removed: bool = False
 
     @property
     def is_healthy(self) -> bool:
@@ -61,8 +65,9 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "status": "healthy" if self.is_healthy else "faulty",
+            "status": ("removed" if self.is_removed else "healthy") if self.is_healthy else "faulty",
             "checked": self.report.checked,
+            "withheld": self.report.withheld,
             "problems": self.report.problems,
             "findings": [finding_to_json(finding) for finding in self.report.findings],
         }
@@ -91,6 +96,8 @@ def verify_whole_session(connection: Connection, session_id: str, *, tree: bool 
         _verify_row(report, connection, session_id)
         _verify_counter(report, connection, session_id)
         _verify_origin(report, connection, session_id)
+        for entry_id, fault in tombstone_faults(connection, session_id):
+            report.add("tombstone_altered", entry_id, fault)
     if tree:
         root = _verify_tree(report, connection, session_id)
         _verify_seal(report, connection, session_id)
@@ -113,15 +120,22 @@ def _verify_tree(report: Report, connection: Connection, session_id: str) -> str
 
 def verify_other_chains(connection: Connection) -> list[Verdict]:
     """Verify the chains that are no session's; one that begins as a session's says that its session is gone."""
-    sessions = set(store.session_ids(connection))
+    sessions, chains = set(store.session_ids(connection)), store.chain_ids(connection)
     verdicts = []
-    for chain_id in store.chain_ids(connection):
+    for session_id in removed_without_chain(connection, chains):
+        report = Report()
+        report.add("events_missing", session_id, "It has a tombstone, but its chain is not there.")
+        verdicts.append(Verdict(session_id, None, report))
+    for chain_id in chains:
         if chain_id in sessions:
             continue
         report = verify_chain(connection, chain_id)
-        if store.first_event_type(connection, chain_id) in (SESSION_CREATED, SESSION_IMPORTED):
-            report.add("session_missing", chain_id, "Its audit chain is there, the session is not.")
-        verdicts.append(Verdict(chain_id, None, report))
+        is_of_session = store.first_event_type(connection, chain_id) in (SESSION_CREATED, SESSION_IMPORTED)
+        last = store.last_event_hash(connection, chain_id)
+        fault = removal_fault(connection, chain_id, report.checked, last) if is_of_session else None
+        if fault is not None:
+            report.add("session_missing", chain_id, fault)
+        verdicts.append(Verdict(chain_id, None, report, is_removed=is_of_session and fault is None))
     return verdicts
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bridge.storage.tables import metadata
+
 #: Immutable tables and, for the INSERT guard, when a new row meets an existing one. An entry's id needs no look of
 #: its own: a check derives it from the sequence. An event's key needs none: the guard against gaps refuses it.
 IMMUTABLE_TABLES: dict[str, str | None] = {
@@ -29,10 +31,37 @@ IMMUTABLE_TABLES: dict[str, str | None] = {
     "workspace_links": (
         "EXISTS (SELECT 1 FROM workspace_links WHERE workspace_id = NEW.workspace_id AND number = NEW.number)"
     ),
+    "withheld_entries": (
+        "EXISTS (SELECT 1 FROM withheld_entries WHERE session_id = NEW.session_id AND entry_id = NEW.entry_id"
+        " AND tombstone_hash = NEW.tombstone_hash)"
+    ),
+    "removed_sessions": "EXISTS (SELECT 1 FROM removed_sessions WHERE session_id = NEW.session_id)",
 }
 
-#: Of these tables, rows may be removed for which the condition does not hold: nothing refers to them.
-REMOVABLE: dict[str, str] = {"blobs": "EXISTS (SELECT 1 FROM session_entries WHERE blob_digest = OLD.digest)"}
+_IS_NOT_REMOVED = "NOT EXISTS (SELECT 1 FROM removed_sessions WHERE session_id = OLD.session_id)"
+#: Of these tables, rows may be removed for which the condition does not hold: nothing refers to them, or their session
+#: has a tombstone.
+REMOVABLE: dict[str, str] = {
+    "blobs": "EXISTS (SELECT 1 FROM session_entries WHERE blob_digest = OLD.digest)",
+    "session_entries": _IS_NOT_REMOVED,
+    "legacy_events": _IS_NOT_REMOVED,
+}
+
+#: Columns of an entry that an erasure changes; everything else stays, the hashes included.
+ERASED_COLUMNS = ("payload", "blob_digest", "payload_bytes", "payload_outline")
+#: Of these tables, rows may be changed for which the condition does not hold, in the columns named: of an entry that is
+#: withheld the payload, to one that stands in the row.
+ERASABLE: dict[str, tuple[tuple[str, ...], str]] = {
+    "session_entries": (
+        ERASED_COLUMNS,
+        (
+            "NOT EXISTS (SELECT 1 FROM withheld_entries WHERE session_id = OLD.session_id AND entry_id = OLD.id)"
+            " OR NEW.payload IS NULL"
+        ),
+    )
+}
+#: A session whose id was removed is not made again.
+REMOVED_IDS = "EXISTS (SELECT 1 FROM removed_sessions WHERE session_id = NEW.id)"
 
 
 def trigger_statements(table: str | None = None) -> Iterator[str]:
@@ -44,11 +73,18 @@ def trigger_statements(table: str | None = None) -> Iterator[str]:
         yield _parent_guard()
     if table in (None, "audit_events"):
         yield _chain_guard()
+    if table in (None, "sessions"):
+        yield (
+            f"CREATE TRIGGER sessions_not_removed BEFORE INSERT ON sessions WHEN {REMOVED_IDS} "
+            "BEGIN SELECT RAISE(ABORT, 'sessions: that id was removed'); END"
+        )
 
 
 def _immutable(table: str, conflict: str | None) -> Iterator[str]:
     for action in ("UPDATE", "DELETE"):
         when = f"WHEN {REMOVABLE[table]} " if action == "DELETE" and table in REMOVABLE else ""
+        if action == "UPDATE" and table in ERASABLE:
+            when = f"WHEN {ERASABLE[table][1]} OR {_changes_others(table)} "
         yield (
             f"CREATE TRIGGER {table}_no_{action.lower()} BEFORE {action} ON {table} {when}"
             f"BEGIN SELECT RAISE(ABORT, '{table} are immutable'); END"
@@ -58,6 +94,12 @@ def _immutable(table: str, conflict: str | None) -> Iterator[str]:
             f"CREATE TRIGGER {table}_no_overwrite BEFORE INSERT ON {table} WHEN {conflict} "
             f"BEGIN SELECT RAISE(ABORT, '{table} are immutable: the key exists'); END"
         )
+
+
+def _changes_others(table: str) -> str:
+    """Return the condition that an UPDATE changes a column of an erasable table that an erasure leaves alone."""
+    kept = [column.name for column in metadata.tables[table].columns if column.name not in ERASABLE[table][0]]
+    return " OR ".join(f"NEW.{name} IS NOT OLD.{name}" for name in kept)
 
 
 def _parent_guard() -> str:

@@ -154,7 +154,9 @@ def _listed(found: Verification) -> str:
 
 def _verdict(verdict: Verdict) -> list[str]:
     count = f"{verdict.report.checked} checked"
+    if verdict.report.withheld:
+        count += f", {verdict.report.withheld} withheld"
     if verdict.is_healthy:
-        return ["healthy", count]
+        return ["removed" if verdict.is_removed else "healthy", count]
     problems = verdict.report.problems
     return ["faulty", f"{count}, {problems} {'problem' if problems == 1 else 'problems'}"]

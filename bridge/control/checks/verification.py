@@ -17,7 +17,8 @@ from bridge.integrity.chain import Finding, Report
 from bridge.integrity.errors import AnchorDamaged, AnchorNotReached, LogUnsound
 from bridge.integrity.log.checking import Anchor, LogVerdict, parse_log_root, verify_log
 from bridge.integrity.log.leaves import LogRoot
-from bridge.integrity.store import session_head, session_ids, state_digests
+from bridge.integrity.removal.store import HandedRoot, add_handed_root
+from bridge.integrity.store import event_count, session_head, session_ids, state_digests
 from bridge.integrity.subtrees import roots
 from bridge.integrity.verify import Verdict, seal_root, verify_other_chains, verify_whole_session
 from bridge.recall import index
@@ -147,12 +148,14 @@ def read_root(controller: Controller, standpoint: Standpoint, session: str | Non
         session_id = find_session(connection, standpoint, session)
         require_sound(connection, session_id)
         reading = roots.read(connection, session_id)
+        handed = HandedRoot(reading.exact_through, event_count(connection, session_id))
         head = session_head(connection, session_id)
     sequence = 0 if head is None else head[1] - 1
 
     def record(recording: RecordingTransaction) -> None:
         roots.keep(recording.tx, reading)
         seal_root(recording.tx, session_id, reading.root, sequence, recording.moment)
+        add_handed_root(recording.tx, session_id, reading.root, handed)
 
     controller.recorder.transact(record)
     with suppress(AnchorNotReached, AnchorDamaged, LogUnsound):  # a verification says so, and what of it

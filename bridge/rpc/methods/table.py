@@ -20,6 +20,7 @@ from bridge.rpc.methods.method import REFERENCE_ERRORS as _REFERENCE
 from bridge.rpc.methods.method import Method, Mode
 from bridge.rpc.methods.table_agent import AGENT_TABLE
 from bridge.rpc.methods.table_places import PLACE_TABLE
+from bridge.rpc.methods.table_removal import REMOVAL_TABLE
 from bridge.rpc.methods.table_sessions import SESSION_TABLE
 from bridge.rpc.methods.table_work import WORK_TABLE
 from bridge.rpc.roles import EVERYONE, READERS, WRITERS, Role
@@ -246,5 +247,8 @@ _TABLE: Final = (
 
 #: Every method by name.
 METHODS: Final = MappingProxyType(
-    {method.name: method for method in (*_TABLE, *SESSION_TABLE, *WORK_TABLE, *AGENT_TABLE, *PLACE_TABLE)}
+    {
+        method.name: method
+        for method in (*_TABLE, *SESSION_TABLE, *WORK_TABLE, *AGENT_TABLE, *PLACE_TABLE, *REMOVAL_TABLE)
+    }
 )

@@ -28,6 +28,7 @@ from bridge.storage.tables.conversations import (
 )
 from bridge.storage.tables.integrity import audit_events, event_order, log_leaves, subtree_marks, subtree_pages
 from bridge.storage.tables.recall import recall_documents, recall_marks, recall_state, recall_terms
+from bridge.storage.tables.removal import handed_roots, removed_sessions, withheld_entries
 from bridge.storage.tables.workspaces import (
     kept_contents,
     kept_states,
@@ -55,6 +56,7 @@ __all__ = [
     "delegations",
     "entry_labels",
     "event_order",
+    "handed_roots",
     "kept_contents",
     "kept_states",
     "legacy_events",
@@ -68,6 +70,7 @@ __all__ = [
     "recall_marks",
     "recall_state",
     "recall_terms",
+    "removed_sessions",
     "repository_states",
     "schema_version",
     "session_entries",
@@ -76,6 +79,7 @@ __all__ = [
     "submissions",
     "subtree_marks",
     "subtree_pages",
+    "withheld_entries",
     "workspace_links",
     "workspace_roots",
     "workspaces",

@@ -96,6 +96,8 @@ def params_of(name, case, workspace, agent=None):
         "sessions/search_session_entries": {"session": session, "query": "1.50"},
         "sessions/search_chats": {"query": "1.50"},
         "sessions/entry": {"entry": entry},
+        "sessions/erase": {"entry": entry},
+        "sessions/prune": {"keep": 100},
         "delegations/list": {"session": session},
         "delegations/request": {"session": session, "objective": "x", "command": ["true"]},
         "delegations/show": {"task": case.task},

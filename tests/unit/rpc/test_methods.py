@@ -26,6 +26,7 @@ EXPECTED = {
         f"sessions/{verb}"
         for verb in ("context", "search_session_entries", "search_chats", "snapshot", "entry", "back", "branches")
     ),
+    *("sessions/erase", "sessions/prune", "sessions/sync"),
     *("sessions/export", "sessions/import", "events/subscribe", "events/unsubscribe"),
     *(f"delegations/{verb}" for verb in ("list", "show", "request", "wait", "cancel", "adopt", "discard")),
     *(f"workspaces/{verb}" for verb in ("list", "show", "observe", "init", "relink")),
