@@ -33,3 +33,12 @@ class TranscriptPartial(BridgeError):
     exit_status = 250
     summary = "A portable session file was written without hidden entries, so that its hashes cannot be recomputed."
     default_hint = "Export again: bridge export SESSION, or with --scope active --hidden"
+
+
+class UnknownTranscriptFormat(BridgeError):
+    """Raised when a file is of no form that Bridge takes in, or not of the one that was named."""
+
+    code = "unknown_transcript_format"
+    exit_status = 251
+    summary = "A file is of no form that Bridge takes in, or not of the one that was named; nothing was written."
+    default_hint = "The details say what was seen. docs/importing.md lists what can be taken in."
