@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VENV_STAMP := $(if $(PYTHON),$(STAMPS)/venv-$(notdir $(PYTHON)),$(or \
     $(firstword $(wildcard $(STAMPS)/venv-*)),$(STAMPS)/venv-default))
 
-.PHONY: demo test soak lint format types layers docs docs-check check bench clean help
+.PHONY: demo test session session-list session-tree session-chain-check session-prune soak lint format types layers docs docs-check check bench clean help
 .DELETE_ON_ERROR:
 
 help:
@@ -29,6 +29,25 @@ demo: $(STAMPS)/runtime
 
 test: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --both-databases $(ARGS)
+
+# For those used to these names. SID names a session (default: @), SESSION_KEEP how many chats stay.
+SID ?= @
+SESSION_KEEP ?= 100
+
+session: $(STAMPS)/runtime
+	$(BIN)/bridge chat $(if $(filter-out @,$(SID)),$(SID))
+
+session-list: $(STAMPS)/runtime
+	$(BIN)/bridge session list --all
+
+session-tree: $(STAMPS)/runtime
+	$(BIN)/bridge tree $(SID)
+
+session-chain-check: $(STAMPS)/runtime
+	$(BIN)/bridge verify --only chain $(if $(filter-out @,$(SID)),$(SID))
+
+session-prune: $(STAMPS)/runtime
+	$(BIN)/bridge session prune --keep $(SESSION_KEEP)
 
 soak: $(STAMPS)/dev
 	SOAK_OPERATIONS=$${SOAK_OPERATIONS:-100000} $(BIN)/python -m pytest -s -p no:randomly \

@@ -35,7 +35,7 @@ def import_(
 
     Ids, hashes, times, branches, labels and repository states stay what they were. All of the file is checked before
     anything is written, and all of it is written or nothing. What is here already changes nothing; a copy that has
-    grown continues the session that is here; one that went on differently is refused.
+    grown continues the session that is here; one that went on differently becomes a fork of it.
 
     A fork comes with the part of its origin that it shares, and that part only becomes a session of its own id; the
     origin's own file, imported before or after, makes it whole.
@@ -102,6 +102,8 @@ def _text(done: Imported) -> str:
             lines.append(f"{session.session_id}: all {session.entries} entries are here already; nothing changes")
             continue
         part = "" if session.complete else ", a part of the session"
-        word = {"created": "taken in", "continued": "continued"}[session.status]
+        word = {"created": "taken in", "continued": "continued", "forked": "forked, since both copies went on"}[
+            session.status
+        ]
         lines.append(f"{session.session_id}: {would}{word}, {session.added} entries added{part}")
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 from bridge.control.controller import Controller
@@ -112,28 +113,21 @@ def changes_since(
         after = held.sequence if held is not None else -1
         if session_root is None and known is not None:
             after = known
-        reading = roots.read(connection, session_id)
         events = event_count(connection, session_id)
         head = require_session(connection, session_id).active_entry_id
         entries = tuple(_first(iterate_listed(connection, session_id, after_sequence=after), limit + 1))
         has_more = len(entries) > limit
         entries = entries[:limit]
+        # A root is of the whole session: while there is more to fetch nobody can use it.
+        reading = None if has_more else roots.read(connection, session_id)
         points = [] if has_more else changed_branch_points(connection, session_id, after)
         labels = _labels(connection, session_id, held)
-    if not has_more:
-        handed = HandedRoot(reading.exact_through, events)
-
-        def record(recording: RecordingTransaction) -> None:
-            roots.keep(recording.tx, reading)
-            seal_root(recording.tx, session_id, reading.root, reading.exact_through, recording.moment)
-            add_handed_root(recording.tx, session_id, reading.root, handed)
-
-        if held is None or session_root != reading.root:
-            controller.recorder.transact(record)
+    if reading is not None and (held is None or session_root != reading.root):
+        controller.recorder.transact(partial(_hand_out, reading=reading, events=events))
     return Changes(
         session_id=session_id,
         status="full" if held is None else "changed" if entries else "current",
-        session_root=None if has_more else reading.root,
+        session_root=None if reading is None else reading.root,
         sequence=entries[-1].sequence if entries else after,
         active_entry_id=head,
         entries=entries,
@@ -141,6 +135,12 @@ def changes_since(
         labels=labels,
         has_more=has_more,
     )
+
+
+def _hand_out(recording: RecordingTransaction, reading: roots.Reading, events: int) -> None:
+    roots.keep(recording.tx, reading)
+    seal_root(recording.tx, reading.session_id, reading.root, reading.exact_through, recording.moment)
+    add_handed_root(recording.tx, reading.session_id, reading.root, HandedRoot(reading.exact_through, events))
 
 
 def _first(entries: Iterator[ListedEntry], limit: int) -> Iterator[ListedEntry]:

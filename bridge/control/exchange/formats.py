@@ -13,7 +13,9 @@ from typing import Final
 from bridge.control.controller import Controller
 from bridge.control.exchange import importing, sessionfiles
 from bridge.control.exchange.imported import Imported, ImportRequest
+from bridge.control.exchange.merkleimport import import_merkle, is_merkle_file
 from bridge.control.exchange.sources import Source
+from bridge.control.exchange.sqliteimport import import_sqlite, is_sqlite_file
 from bridge.transcripts.errors import UnknownTranscriptFormat
 
 
@@ -58,6 +60,8 @@ def _take_in_own(controller: Controller, source: Source, request: ImportRequest)
 FORMATS: Final = (
     Format("bridge", "a session that bridge export wrote as jsonl", _is_portable, _take_in_own),
     Format("session-file", "a session file", _is_session_file, _take_in_own),
+    Format("sqlite", "a session that bridge export wrote as sqlite", is_sqlite_file, import_sqlite),
+    Format("merkle-sessions", "a Merkle-rooted session of questions, one SQLite file", is_merkle_file, import_merkle),
 )
 
 

@@ -166,8 +166,8 @@ def test_a_copy_that_went_wrong_is_fetched_anew(controller, session):
     far, mirror = Far(controller), SessionMirror(session)
     mirror.update(far)
     say(controller, session, "one more")
-    wrong = iter([lambda answer: answer | {"entries": []}])
-    far.alter = lambda answer: next(wrong, dict)(answer)
+    unaltered = [{"entries": []}, {}]
+    far.alter = lambda answer: answer | unaltered.pop(0)
     assert mirror.update(far) == 8
     assert is_the_same(controller, mirror)
     assert far.statuses == ["full", "changed", "full"]
