@@ -1,6 +1,6 @@
 """A session as one SQLite file, and back to the lines of the portable format. docs/portable-sqlite.md describes it.
 
-The file needs nothing of Bridge: tables of plain columns, hashes in hexadecimal, payloads as the texts that were hashed.
+The file needs nothing of Bridge: tables of plain columns, hashes in hexadecimal, payloads as the hashed texts.
 What is read from it is written as lines and checked as those are, so there is one reader that believes nothing.
 """
 
