@@ -74,6 +74,28 @@ class HarnessSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DeepSearchSettings:
+    """The model that ``bridge find --deep`` may ask; one of the two.
+
+    Parameters
+    ----------
+    model
+        Through the model library: ``openai:NAME`` for whatever speaks chat completions, or as the library names it.
+    base_url
+        Where it is served; None leaves that to the library.
+    api_key_variable
+        Name of the environment variable with its key; None leaves that to the library.
+    harness
+        An agent program that is started without tools.
+    """
+
+    model: str | None = None
+    base_url: str | None = None
+    api_key_variable: str | None = None
+    harness: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What every part of Bridge may need to know about its surroundings.
 
@@ -102,6 +124,8 @@ class Settings:
         Harnesses by name: additional ones, and known ones with another command.
     chat_harness
         What ``bridge chat`` talks to where neither it nor the session names one.
+    deep_search
+        The model that ``bridge find --deep`` may ask; None: there is none.
     """
 
     home: Path
@@ -115,6 +139,12 @@ class Settings:
     spark_hours: float = DEFAULT_SPARK_HOURS
     harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
     chat_harness: str | None = None
+    deep_search: DeepSearchSettings | None = None
+
+    @property
+    def deep(self) -> Path:
+        """An empty folder that programs run in which are asked in a deep search."""
+        return self.home / "deep"
 
     @property
     def chats(self) -> Path:
@@ -281,11 +311,25 @@ def _harness(name: str, table: object) -> HarnessSettings:
     return HarnessSettings(tuple(command), variables, None if capabilities is None else frozenset(capabilities))
 
 
+def _deep_search(value: object) -> DeepSearchSettings:
+    names = ("model", "base_url", "api_key_variable", "harness")
+    if (
+        not isinstance(value, dict)
+        or set(value) - set(names)
+        or not all(isinstance(one, str) for one in value.values())
+    ):
+        raise ValueError("a table with model, base_url and api_key_variable, or with harness")
+    if ("model" in value) == ("harness" in value) or ("harness" in value and len(value) > 1):
+        raise ValueError("a table with either a model or a harness")
+    return DeepSearchSettings(**value)
+
+
 #: The keys of ``config.toml``, each with what makes a value of it; it raises ValueError with what would be right.
 _CHECKS: dict[str, Callable[[object], Any]] = {
     "auto_upgrade": _switch,
     "chat_harness": _harness_name,
     "controller": _controller_mode,
+    "deep_search": _deep_search,
     "git_timeout_seconds": _seconds,
     "harness": _harnesses,
     "idle_timeout_seconds": _seconds_or_zero,

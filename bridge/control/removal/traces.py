@@ -6,7 +6,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Collection, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,10 +108,8 @@ def _files_of(folder: Path, delegation_ids: Collection[str]) -> Iterator[Path]:
 def _masked(text: str, pattern: re.Pattern[str]) -> str:
     """Return a text with a pattern masked; in JSON within its strings, however they are escaped."""
     if text[:1] in "{[":
-        try:
+        with suppress(NotCanonical):  # not JSON after all, or none that has one form: as plain text then
             return masked_text(text, pattern)[0]
-        except NotCanonical:
-            pass  # not JSON after all, or none that has one form: as plain text then
     return pattern.sub(MARK, text)
 
 
