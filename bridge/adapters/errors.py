@@ -120,3 +120,11 @@ class AgentFileUnusable(BridgeError):
     exit_status = 222
     summary = "A file that an agent asked Bridge for is missing, too large, not text, or no regular file."
     default_hint = "The agent was told; nothing was changed."
+
+
+class AgentFileMissing(AgentFileUnusable):
+    """Raised when an agent asks for a file that is not there; agents ask so before they make one."""
+
+    code = "agent_file_missing"
+    exit_status = 222
+    summary = "A file that an agent asked Bridge for does not exist."

@@ -39,19 +39,22 @@ class Known:
         Those of ``config.HARNESS_CAPABILITIES`` that it does not have, whatever it may say.
     as_root
         Variables it needs where it is run by root.
+    reads_itself
+        Whether it misunderstands the answer that a file is missing, and so could make no new ones.
     """
 
     command: tuple[str, ...]
     speaks: str = "acp"
     lacks: frozenset[str] = frozenset()
     as_root: Mapping[str, str] = field(default_factory=dict)
+    reads_itself: bool = False
 
 
 #: Known programs, in the order in which one is looked for. ``docs/harnesses.md`` says what was tried of each.
 KNOWN: Final[Mapping[str, Known]] = MappingProxyType(
     {
         "opencode": Known(("opencode", "acp")),
-        "gemini": Known(("gemini", "--acp")),
+        "gemini": Known(("gemini", "--acp"), reads_itself=True),
         "codex": Known(("codex-acp",)),
         # It refuses to edit for root unless it is told that it sits in a sandbox.
         "claude-code": Known(("claude-agent-acp",), as_root={"IS_SANDBOX": "1"}),
@@ -132,7 +135,7 @@ def talker(name: str, configured: Mapping[str, HarnessSettings], *, state: Path)
         allowed: frozenset[str] | None = frozenset(HARNESS_CAPABILITIES)
     else:
         allowed = None if settings is None else settings.capabilities
-    return AcpHarness(name, command, additions, allowed)
+    return AcpHarness(name, command, additions, allowed, reads_itself=known is not None and known.reads_itself)
 
 
 def _command(name: str, configured: Mapping[str, HarnessSettings], state: Path) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from bridge.adapters.acp.assembling import trimmed
 from bridge.adapters.acp.files import ConfinedFiles
 from bridge.adapters.acp.terminals import Terminals
 from bridge.adapters.asking import Asking
+from bridge.adapters.errors import AgentFileMissing
 from bridge.adapters.events import AdapterEvent
 from bridge.adapters.permission import PermissionOption, PermissionPolicy, PermissionRequest
 from bridge.foundation.errors import BridgeError
@@ -21,6 +22,7 @@ from bridge.foundation.errors import BridgeError
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 METHOD_NOT_FOUND: Final = -32601
+RESOURCE_NOT_FOUND: Final = -32002
 #: Answers that an agent may offer, and characters of each.
 MAX_OPTIONS: Final = 20
 MAX_OPTION_TEXT: Final = 300
@@ -93,6 +95,10 @@ class ClientSide:
         with self._counted():
             try:
                 return await self._dispatch(method, params)
+            except AgentFileMissing as error:
+                # The code and the words that agents know.
+                words = f"Resource not found: {params.get('path')}"[:MAX_OPTION_TEXT]
+                raise RequestRefused(RESOURCE_NOT_FOUND, words, {"code": error.code, **error.details}) from error
             except BridgeError as error:
                 data = {"code": error.code, "hint": error.hint, **error.details}
                 raise RequestRefused(INVALID_PARAMS, error.message, data) from error
