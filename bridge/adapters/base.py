@@ -6,11 +6,11 @@ above.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
@@ -18,6 +18,12 @@ from bridge.adapters.events import AdapterEvent
 from bridge.process.children import DEFAULT_OUTPUT_LIMIT_BYTES
 from bridge.process.groups import DEFAULT_GRACE_SECONDS
 from bridge.process.identity import ProcessIdentity
+
+if TYPE_CHECKING:
+    from bridge.adapters.conversation import PermissionPolicy
+
+#: Takes the next message that somebody has for a running worker, None if there is none. What was taken is handed over.
+NextMessage = Callable[[], Awaitable[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,8 @@ class Capabilities:
     load: bool = False
     #: Use tools that Bridge offers over MCP.
     mcp: bool = False
+    #: Take a further message while it works, as its next turn; one that cannot is told nothing.
+    messages: bool = False
     #: Does nothing but run the command that a task names, so that a task without one is no task for it.
     needs_command: bool = False
 
@@ -63,6 +71,8 @@ class FailureClass(StrEnum):
     PROTOCOL_BROKEN = "protocol_broken"
     #: The agent answered the prompt with an error.
     AGENT_ERROR = "agent_error"
+    #: The credential behind the harness has used up what it may; see ``Outcome.resets_at``.
+    QUOTA_EXHAUSTED = "quota_exhausted"
 
 
 class SubmissionSource(StrEnum):
@@ -138,6 +148,10 @@ class TaskRequest:
     mcp_command
         Program and arguments of the MCP server for this worker, which finds its token in the worker's environment;
         empty if there is none.
+    permission
+        Decides what the agent may do where it asks; None refuses it all.
+    next_message
+        Asked after each turn by a harness that can take ``messages``; what it gives is the next prompt.
     """
 
     delegation_id: str
@@ -161,6 +175,8 @@ class TaskRequest:
     output_limit_bytes: int = DEFAULT_OUTPUT_LIMIT_BYTES
     previous_errors: tuple[Mapping[str, str], ...] = ()
     mcp_command: tuple[str, ...] = ()
+    permission: PermissionPolicy | None = None
+    next_message: NextMessage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +205,8 @@ class Outcome:
         Those of them that could not be ended.
     stdout_path, stderr_path
         Where its output is.
+    resets_at
+        When a quota that is used up is full again, as a timestamp; None where the harness does not say.
     """
 
     submission: bytes
@@ -203,6 +221,7 @@ class Outcome:
     survivors: tuple[ProcessIdentity, ...]
     stdout_path: Path
     stderr_path: Path
+    resets_at: str | None = None
 
 
 class Sink(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import anyio
@@ -24,6 +25,9 @@ METHOD_NOT_FOUND: Final = -32601
 #: Answers that an agent may offer, and characters of each.
 MAX_OPTIONS: Final = 20
 MAX_OPTION_TEXT: Final = 300
+#: Files of one call that are looked at.
+MAX_PATHS: Final = 200
+_PATH_FIELDS: Final = ("path", "file_path", "filePath", "abs_path", "notebook_path")
 
 
 class RequestRefused(Exception):
@@ -144,6 +148,7 @@ class ClientSide:
             tool_call_id=str(call.get("toolCallId") or "")[:MAX_OPTION_TEXT],
             options=options,
             details=trimmed(call.get("rawInput")),
+            paths=tuple(_paths(call)),
         )
         answer = await self._decide(request)
         if answer.option_id is None or self.cancelled.is_set():
@@ -159,23 +164,24 @@ class ClientSide:
         self._emit(AdapterEvent("approval.requested", asked))
         answer = PermissionAnswer(None, "cancelled")
         try:
-            answer = await self._answer_or_cancelled(request)
+            answer = await self._answer_or_cancelled(request, approval_id)
         finally:
             # Also when the process ends while somebody thinks about it.
             chosen = next((option for option in request.options if option.id == answer.option_id), None)
-            decision = "cancelled" if chosen is None else chosen.kind
-            self._emit(
-                AdapterEvent("approval.resolved", {**about, "decision": decision, "decided_by": answer.decided_by})
-            )
+            decision = (answer.outcome or "cancelled") if chosen is None else chosen.kind
+            resolved = {**about, "decision": decision, "decided_by": answer.decided_by}
+            if answer.reason is not None:
+                resolved["reason"] = answer.reason
+            self._emit(AdapterEvent("approval.resolved", resolved))
         return answer if chosen is not None else PermissionAnswer(None, answer.decided_by)
 
-    async def _answer_or_cancelled(self, request: PermissionRequest) -> PermissionAnswer:
+    async def _answer_or_cancelled(self, request: PermissionRequest, approval_id: str) -> PermissionAnswer:
         answer = PermissionAnswer(None, "cancelled")
 
         async def ask() -> None:
             nonlocal answer
             try:
-                answer = await self._permission(request)
+                answer = await self._permission(replace(request, approval_id=approval_id))
             except Exception as error:  # noqa: BLE001 - whatever is wrong with the policy, nothing is allowed by it
                 answer = PermissionAnswer(None, f"policy failed: {type(error).__name__}")
             group.cancel_scope.cancel()
@@ -203,6 +209,21 @@ def _options(found: Any) -> Iterator[PermissionOption]:
             yield PermissionOption(
                 item["optionId"], name[:MAX_OPTION_TEXT], kind if isinstance(kind, str) and kind else "other"
             )
+
+
+def _paths(call: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the files that a call names: its locations, and the fields of its input that harnesses use for a path."""
+    locations = call.get("locations")
+    for place in locations[:MAX_PATHS] if isinstance(locations, list) else ():
+        if isinstance(place, Mapping) and isinstance(place.get("path"), str):
+            yield place["path"]
+    if isinstance(locations, list) and len(locations) > MAX_PATHS:
+        yield "/"  # what is not looked at may lie anywhere
+    given = call.get("rawInput")
+    fields = given if isinstance(given, Mapping) else {}
+    for name in _PATH_FIELDS:
+        if isinstance(fields.get(name), str):
+            yield fields[name]
 
 
 def _text(params: Mapping[str, Any], name: str) -> str:

@@ -14,7 +14,7 @@ from anyio import to_thread
 from bridge.adapters.base import FailureClass
 from bridge.agents import store as agents
 from bridge.agents.models import Agent
-from bridge.agents.policy import WriteMode
+from bridge.agents.policy_model import WriteMode
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.changing import change_delegation

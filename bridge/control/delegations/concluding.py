@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.agents import store as agents
-from bridge.agents.policy import WriteMode
+from bridge.agents.policy_model import WriteMode
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.changing import change_delegation

@@ -17,7 +17,8 @@ from weakref import WeakKeyDictionary
 import anyio
 from anyio import to_thread
 
-from bridge.agents.policy import Considered, DelegationRequest, PolicyLimits, Verdict, select_runnable
+from bridge.agents.policy import select_runnable
+from bridge.agents.policy_model import Considered, DelegationRequest, PolicyLimits, Verdict
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.bases import DirtyMode
@@ -315,7 +316,7 @@ def _consider(
             and one.status is not DelegationStatus.QUEUED
             and one.id not in ours
             and one.id not in waiting
-            and (one.controller_id is None or not is_lost(connection, one.controller_id))
+            and (one.controller_id is None or not is_lost(connection, one.controller_id, now=controller.now()))
         ]
     running = [*ours.values(), *(policy_request(orchestration, one, []) for one in others)]
     started = sum(one.plan_id is None and one.worker_session_id is not None for one in known)

@@ -52,6 +52,8 @@ class AdoptionStatus(StrEnum):
     DISCARDED = "discarded"
     #: The worker changed nothing.
     EMPTY = "empty"
+    #: Another try goes on with them in the same worktree; its result holds them.
+    SUPERSEDED = "superseded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,13 @@ class Delegation:
     kept_reason: str | None = None
     cancel_requested_at: str | None = None
     finished_at: str | None = None
+    #: The delegation that this one tries again.
+    retry_of: str | None = None
+    #: Harness and name of what it works with; see ``quotas.credential_of``.
+    credential: str | None = None
+    #: Why it does not go on now, in policy's words, and until when, as far as that is known.
+    waiting_reason: str | None = None
+    waiting_until: str | None = None
     decision: Mapping[str, Any] | None = None
 
     @property
@@ -184,6 +193,10 @@ class Delegation:
             "adoption_status": None if self.adoption_status is None else str(self.adoption_status),
             "adoption_commit": self.adoption_commit,
             "kept_reason": self.kept_reason,
+            "retry_of": self.retry_of,
+            "credential": self.credential,
+            "waiting_reason": self.waiting_reason,
+            "waiting_until": self.waiting_until,
             "created_at": self.created_at,
             "updated_at": self.updated_at,
             "finished_at": self.finished_at,
@@ -203,6 +216,7 @@ class Attempt:
     finished_at: str | None = None
     exit_status: int | None = None
     failure_class: str | None = None
+    lease_expires_at: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the attempt for ``task show``."""
@@ -214,6 +228,7 @@ class Attempt:
             "finished_at": self.finished_at,
             "exit_status": self.exit_status,
             "failure_class": self.failure_class,
+            "lease_expires_at": self.lease_expires_at,
         }
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from bridge.agents import store as agents
 from bridge.agents.models import ORCHESTRATOR_ROLE, Agent
-from bridge.agents.policy import ORCHESTRATOR_DEPTH, PolicyLimits
+from bridge.agents.policy_model import ORCHESTRATOR_DEPTH, PolicyLimits
 from bridge.control.controller import Controller
 from bridge.control.delegations.bases import DirtyMode
 from bridge.control.delegations.model import Request

@@ -14,7 +14,8 @@ from bridge.adapters.base import Evidence
 from bridge.adapters.registry import harness
 from bridge.agents.models import Agent
 from bridge.agents.ownership import normalise
-from bridge.agents.policy import (
+from bridge.agents.policy_input import PolicyInput
+from bridge.agents.policy_model import (
     Considered,
     DelegationRequest,
     PolicyFacts,
@@ -23,7 +24,6 @@ from bridge.agents.policy import (
     Verdict,
     WriteMode,
 )
-from bridge.agents.policy_input import PolicyInput
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.bases import DirtyMode, base_facts, carry, dirty_mode_for, require_base
@@ -229,7 +229,10 @@ def _is_checkout_busy(recording: RecordingTransaction, orchestration: Orchestrat
         return False
     connection = recording.tx.connection
     writers = rows.open_writers(connection, orchestration.workspace.id)
-    return any(writer.controller_id and not is_lost(connection, writer.controller_id) for writer in writers)
+    return any(
+        writer.controller_id and not is_lost(connection, writer.controller_id, now=recording.moment)
+        for writer in writers
+    )
 
 
 def _base_and_evidence(

@@ -84,7 +84,7 @@ async def _attempt(
 ) -> AttemptOutcome:
     delegation = assigned.delegation
     began = controller.clock.monotonic()
-    started = Attempt(delegation.id, number, "running", controller.now())
+    started = Attempt(delegation.id, number, "running", controller.now(), lease_expires_at=controller.lease_end())
     begin = partial(_begin_attempt, controller=controller, assigned=assigned, attempt=started)
     offer = await to_thread.run_sync(partial(controller.recorder.transact, begin))
     cancel = anyio.Event()
@@ -250,7 +250,8 @@ async def _watch_for_end(controller: Controller, delegation_id: str, number: int
 def _look(controller: Controller, delegation_id: str, number: int) -> tuple[bool, bool]:
     """Return whether a delegation's end was asked for, and whether its attempt has its result already."""
     with controller.store.read() as connection:
-        return rows.is_cancel_requested(connection, delegation_id), has_ended(connection, delegation_id, number)
+        is_over = rows.is_to_end(connection, delegation_id, controller.id)
+        return is_over, has_ended(connection, delegation_id, number)
 
 
 def _is_cancel_requested(controller: Controller, delegation_id: str) -> bool:

@@ -12,7 +12,8 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from bridge.agents.policy import Considered, DelegationRequest, PolicyLimits, Verdict, select_runnable
+from bridge.agents.policy import select_runnable
+from bridge.agents.policy_model import Considered, DelegationRequest, PolicyLimits, Verdict
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.bases import DirtyMode
