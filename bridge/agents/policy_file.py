@@ -1,4 +1,4 @@
-"""The table ``[policy]`` of ``bridge.toml`` and ``config.toml``: limits, rules of roles and harnesses, approvals, retries.
+"""The table ``[policy]`` of ``bridge.toml`` and ``config.toml``: limits, rules, approvals, retries.
 
 A person's own ``config.toml`` goes before a project's ``bridge.toml``, key by key: a repository that somebody cloned
 cannot loosen what they set.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from bridge.agents.approval import ApprovalPolicy, ApprovalRule, Permission
 from bridge.agents.errors import InvalidOwnedPath
@@ -23,14 +24,17 @@ DEFAULT_UNKNOWN_RESET_SECONDS: Final = 900.0
 #: Rules of one list.
 MAX_RULES: Final = 200
 
+_W = TypeVar("_W", bound=StrEnum)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePolicy:
-    """What a workspace's workers may, and what is done about quotas."""
+    """What a workspace's workers may, and what is done about quotas. ``stated`` are the keys that somebody wrote."""
 
     limits: PolicyLimits = field(default_factory=PolicyLimits)
     approvals: ApprovalPolicy = field(default_factory=ApprovalPolicy)
     unknown_reset_seconds: float = DEFAULT_UNKNOWN_RESET_SECONDS
+    stated: frozenset[str] = frozenset()
 
 
 def read_policy(*tables: Mapping[str, Any]) -> WorkspacePolicy:
@@ -68,6 +72,7 @@ def read_policy(*tables: Mapping[str, Any]) -> WorkspacePolicy:
         limits,
         _approvals(_table("policy.approvals", merged.get("approvals", {}))),
         _seconds("policy.quotas.unknown_reset_seconds", seconds),
+        frozenset(merged),
     )
 
 
@@ -183,7 +188,7 @@ def _texts(where: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _word[T: (WriteMode, Permission)](where: str, value: object, words: type[T]) -> T:
+def _word(where: str, value: object, words: type[_W]) -> _W:
     if not isinstance(value, str) or value not in set(words):
         raise _wrong(where, " or ".join(words))
     return words(value)

@@ -320,3 +320,69 @@ class ResultAlreadySubmitted(AgentRefused):
     code = "result_already_submitted"
     summary = "The attempt has its result, or no try is left; what was handed in now was not recorded."
     default_hint = "End the work: nothing more is expected."
+
+
+class SteeringRefused(BridgeError):
+    """Base of what a running or ended worker cannot be steered to; the classes share its exit status."""
+
+    exit_status = 204
+
+
+class QuotaNotPaused(SteeringRefused):
+    """Raised when the pause of a credential is to be lifted that has none."""
+
+    code = "quota_not_paused"
+    summary = "No pause holds for the credential; nothing was changed."
+    default_hint = "See what is paused: bridge task list"
+
+
+class ApprovalNotFound(SteeringRefused):
+    """Raised when a reference names no request for approval."""
+
+    code = "approval_not_found"
+    summary = "A reference names no request for approval."
+    default_hint = "List them with: bridge approvals"
+
+
+class ApprovalNotPending(SteeringRefused):
+    """Raised when a request for approval is answered that is not open any more; ``details["status"]`` says why."""
+
+    code = "approval_not_pending"
+    summary = "The request was answered already, timed out, or lapsed with its worker; nothing was changed."
+    default_hint = "See what is open: bridge approvals"
+
+
+class HarnessTakesNoMessages(SteeringRefused):
+    """Raised when something is to be said to a worker whose harness cannot be told anything while it works."""
+
+    code = "harness_takes_no_messages"
+    summary = "The worker's harness cannot be told anything while it works; nothing was sent."
+    default_hint = "Cancel it and try again with what it should know: bridge task retry TASK --feedback TEXT"
+
+
+class RetryRefused(SteeringRefused):
+    """Raised when a task cannot be tried again the way that was asked for; ``details["reason"]`` says which."""
+
+    code = "retry_refused"
+    summary = "The task cannot be tried again in this way; nothing was started."
+    default_hint = "Look at it first: bridge task show TASK"
+
+
+class RetryConflict(SteeringRefused):
+    """Raised when what a worker did does not merge onto the commit that the next try is to start from."""
+
+    code = "retry_conflict"
+    summary = (
+        "The work of the task conflicts with the commit to start from; details list the paths. Nothing was started."
+    )
+    default_hint = "Try again in the same worktree, without --onto, or adopt what there is and delegate anew."
+
+
+class ControllerNeeded(SteeringRefused):
+    """Raised when a worker is to go on after its command, and no resident controller can be had."""
+
+    code = "controller_needed"
+    summary = (
+        "A worker that outlives the command needs a resident controller, and none can be had; nothing was started."
+    )
+    default_hint = 'Let it be started (bridge serve, or controller = "start"), or wait for the worker.'

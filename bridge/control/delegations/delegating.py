@@ -18,7 +18,7 @@ import anyio
 from anyio import to_thread
 
 from bridge.agents.policy import select_runnable
-from bridge.agents.policy_model import Considered, DelegationRequest, PolicyLimits, Verdict
+from bridge.agents.policy_model import Considered, DelegationRequest, Verdict
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.bases import DirtyMode
@@ -31,10 +31,9 @@ from bridge.control.delegations.requesting import (
     Approved,
     Orchestration,
     ask,
-    count_worktrees,
-    policy_facts,
     policy_request,
 )
+from bridge.control.delegations.steering.surveying import Waiting, survey, tell_waiting
 from bridge.control.delegations.tasks import request_cancel
 from bridge.control.errors import ControllerStopping
 from bridge.control.recording import RecordingTransaction
@@ -81,6 +80,7 @@ class _Lane:
     waiting: dict[str, tuple[Orchestration, Delegation]] = field(default_factory=dict)
     running: dict[str, DelegationRequest] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    clock: Waiting = field(default_factory=Waiting)
 
 
 class Delegator:
@@ -207,7 +207,7 @@ class Delegator:
         if not queue:
             return
         running = dict(lane.running)
-        considered = await to_thread.run_sync(partial(_consider, self._controller, queue, running))
+        considered = await to_thread.run_sync(partial(_consider, self._controller, queue, running, lane.clock))
         for (orchestration, delegation), item in zip(queue, considered, strict=True):
             if item.decision.outcome is Verdict.QUEUED and not await self._is_closed(delegation):
                 continue
@@ -268,7 +268,6 @@ def _begin(controller: Controller, standpoint: Standpoint, wanted: Wanted) -> Or
         label=None,
         dirty=wanted.dirty,
         requests=(wanted.request,),
-        limits=PolicyLimits(),
     )
     return begin(controller, start)
 
@@ -303,26 +302,30 @@ def _consider(
     controller: Controller,
     queue: list[tuple[Orchestration, Delegation]],
     ours: dict[str, DelegationRequest],
+    clock: Waiting,
 ) -> tuple[Considered, ...]:
     """Return policy's answer to everything that waits in a session, as things are now."""
-    orchestration = queue[0][0]
+    orchestration = queue[-1][0]
     waiting = {delegation.id for _, delegation in queue}
     with controller.store.read() as connection:
-        known = rows.list_delegations(connection, session_ids=[orchestration.session_id])
+        known = rows.list_delegations(connection, session_ids=[orchestration.session_id], open_only=True)
         others = [
             one
             for one in known
-            if not one.status.is_final
-            and one.status is not DelegationStatus.QUEUED
+            if one.status is not DelegationStatus.QUEUED
             and one.id not in ours
             and one.id not in waiting
             and (one.controller_id is None or not is_lost(connection, one.controller_id, now=controller.now()))
         ]
     running = [*ours.values(), *(policy_request(orchestration, one, []) for one in others)]
-    started = sum(one.plan_id is None and one.worker_session_id is not None for one in known)
-    facts = policy_facts(running, {}, started=started, worktrees=count_worktrees(orchestration, running))
-    requests = [policy_request(mine, delegation, []) for mine, delegation in queue]
-    return select_runnable(requests, facts, orchestration.limits)
+    now = controller.clock.monotonic()
+    requests = [
+        policy_request(mine, delegation, [], waited_seconds=clock.seconds(delegation.id, now))
+        for mine, delegation in queue
+    ]
+    considered = select_runnable(requests, survey(orchestration, running, {}), orchestration.limits)
+    tell_waiting(controller, clock.note(considered, now))
+    return considered
 
 
 def _close(controller: Controller, delegation: Delegation) -> None:

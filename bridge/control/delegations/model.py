@@ -82,6 +82,10 @@ class Request:
         Time limit of one attempt.
     attempts_permitted
         How many tries there may be; a further one is made only after an invalid result.
+    network
+        Whether it asks for the network.
+    tokens
+        Tokens it may use at most, for the budget; 0 where nobody counts.
     """
 
     name: str
@@ -98,6 +102,8 @@ class Request:
     output_schema: Mapping[str, Any] | None = None
     timeout_seconds: float = 1800.0
     attempts_permitted: int = 1
+    network: bool = False
+    tokens: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the request as it is recorded."""
@@ -116,6 +122,8 @@ class Request:
             "output_schema": None if self.output_schema is None else dict(self.output_schema),
             "timeout_seconds": self.timeout_seconds,
             "attempts_permitted": self.attempts_permitted,
+            "network": self.network,
+            "tokens": self.tokens,
         }
 
     @classmethod
@@ -158,7 +166,7 @@ class Delegation:
     finished_at: str | None = None
     #: The delegation that this one tries again.
     retry_of: str | None = None
-    #: Harness and name of what it works with; see ``quotas.credential_of``.
+    #: Harness and name of what it works with; see ``steering.quotas``.
     credential: str | None = None
     #: Why it does not go on now, in policy's words, and until when, as far as that is known.
     waiting_reason: str | None = None

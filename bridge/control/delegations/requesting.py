@@ -14,13 +14,12 @@ from bridge.adapters.base import Evidence
 from bridge.adapters.registry import harness
 from bridge.agents.models import Agent
 from bridge.agents.ownership import normalise
+from bridge.agents.policy_file import WorkspacePolicy
 from bridge.agents.policy_input import PolicyInput
 from bridge.agents.policy_model import (
     Considered,
     DelegationRequest,
-    PolicyFacts,
     PolicyLimits,
-    RunningWorker,
     Verdict,
     WriteMode,
 )
@@ -31,6 +30,7 @@ from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.evidence import require_count, resolve_all
 from bridge.control.delegations.lost import is_lost
 from bridge.control.delegations.model import Delegation, DelegationStatus, Request, plan_cursor
+from bridge.control.delegations.steering.quotas import credential_of
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.models import EntryDraft
 from bridge.foundation.errors import BridgeError
@@ -53,6 +53,7 @@ class Orchestration:
     workspace: Workspace
     dirty: DirtyMode = DirtyMode.REFUSE
     limits: PolicyLimits = field(default_factory=PolicyLimits)
+    policy: WorkspacePolicy = field(default_factory=WorkspacePolicy)
     plan_id: str | None = None
 
     @property
@@ -89,9 +90,12 @@ class _Answer:
     base: Mapping[str, Any]
 
 
-def policy_request(orchestration: Orchestration, delegation: Delegation, needs: Iterable[str]) -> DelegationRequest:
+def policy_request(
+    orchestration: Orchestration, delegation: Delegation, needs: Iterable[str], *, waited_seconds: float = 0.0
+) -> DelegationRequest:
     """Return a delegation as policy sees it; ``needs`` are delegation ids."""
     request = delegation.request
+    settings = orchestration.controller.settings
     return DelegationRequest(
         delegation_id=delegation.id,
         role=request.role,
@@ -100,26 +104,13 @@ def policy_request(orchestration: Orchestration, delegation: Delegation, needs: 
         checkout=orchestration.workspace.worktree_id or orchestration.workspace.id,
         owned_paths=tuple(normalise(path) for path in request.owned_paths),
         needs=tuple(needs),
+        network=request.network,
+        tokens=request.tokens,
         timeout_seconds=request.timeout_seconds,
-    )
-
-
-def policy_facts(
-    running: Sequence[DelegationRequest], ended: Mapping[str, DelegationStatus], *, started: int, worktrees: int
-) -> PolicyFacts:
-    """Return what is the case now: who runs, who succeeded, who did not, how many were started in all.
-
-    ``worktrees`` counts those of workers that exist, kept ones included.
-    """
-    return PolicyFacts(
-        running=tuple(
-            RunningWorker(request.delegation_id, request.write_mode, request.checkout, request.owned_paths)
-            for request in running
-        ),
-        succeeded=tuple(key for key, status in ended.items() if status is DelegationStatus.COMPLETED),
-        failed=tuple(key for key, status in ended.items() if status is not DelegationStatus.COMPLETED),
-        workers_started=started,
-        worktrees=worktrees,
+        harness=request.harness,
+        workspace=orchestration.workspace.id,
+        credential=delegation.credential or credential_of(settings, request.harness),
+        waited_seconds=waited_seconds,
     )
 
 
@@ -203,9 +194,9 @@ def ask(
             approved = _base_and_evidence(orchestration, delegation, observation, needed_results)
             base |= {"commit": approved.base_commit}
         except BridgeError as error:
-            decision |= {"outcome": "rejected", "reason": error.code, "explanation": error.message}
+            decision |= _overruled(decision, error.code, error.message)
         except OSError as error:
-            decision |= {"outcome": "rejected", "reason": "system_error", "explanation": str(error)}
+            decision |= _overruled(decision, "system_error", str(error))
     answer = _Answer(decision, approved, base)
 
     def record(recording: RecordingTransaction) -> Delegation:
@@ -221,6 +212,12 @@ def ask(
     if approved is None or updated.status is not DelegationStatus.PREPARING:
         return updated
     return replace(approved, delegation=updated)
+
+
+def _overruled(decision: Mapping[str, Any], reason: str, explanation: str) -> dict[str, Any]:
+    """Return a refusal of what policy had approved; its own answer is kept beside it, for the replay."""
+    own = {key: decision[key] for key in ("outcome", "reason", "explanation")}
+    return {"outcome": "rejected", "reason": reason, "explanation": explanation, "policy": own}
 
 
 def _is_checkout_busy(recording: RecordingTransaction, orchestration: Orchestration, delegation: Delegation) -> bool:
@@ -279,6 +276,7 @@ def _record_request(
         "request_entry_id": asked.id,
         "controller_id": orchestration.controller_id,
         "decision": dict(answer.decision),
+        "credential": answer.decision["input"]["request"]["credential"],
     }
     if approved is None:
         recording.close_cursor(session_id, delegation.cursor_owner)
