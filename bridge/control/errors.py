@@ -360,6 +360,14 @@ class HarnessTakesNoMessages(SteeringRefused):
     default_hint = "Cancel it and try again with what it should know: bridge task retry TASK --feedback TEXT"
 
 
+class TaskNotRunning(SteeringRefused):
+    """Raised when something is said to a worker that has not been started."""
+
+    code = "task_not_running"
+    summary = "The task's worker has not been started, so that there is nobody to tell; nothing was sent."
+    default_hint = "Wait for its start: bridge task list --open"
+
+
 class RetryRefused(SteeringRefused):
     """Raised when a task cannot be tried again the way that was asked for; ``details["reason"]`` says which."""
 

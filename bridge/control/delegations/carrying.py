@@ -171,7 +171,8 @@ def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
             workspace_id=workspace.id,
             base_commit=base,
         )
-        return Assigned(updated, approved.evidence, base, workspace.folder, session.id)
+        policy = replace(orchestration.policy, limits=orchestration.limits)
+        return Assigned(updated, approved.evidence, base, workspace.folder, session.id, policy)
 
     return controller.recorder.transact(record)
 

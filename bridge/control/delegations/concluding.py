@@ -17,6 +17,7 @@ from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.evidence import RESULT_KIND
 from bridge.control.delegations.model import AdoptionStatus, Delegation, DelegationStatus
 from bridge.control.delegations.settlement import Assignment, AttemptOutcome, GitFacts, settle
+from bridge.control.delegations.steering.store import lapse_approvals
 from bridge.control.errors import DuplicateTask
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.forest import require_session
@@ -166,6 +167,7 @@ def _close(
 ) -> Delegation:
     """Close the rows of a delegation, its attempts and its agent in step with the recorded result."""
     connection, moment = recording.tx.connection, recording.moment
+    lapse_approvals(connection, delegation.id, moment=moment)
     rows.end_attempts(connection, delegation.id, moment=moment, failure_class=payload.get("failure_class"))
     if delegation.worker_agent_id is not None:
         agents.update_agent(connection, delegation.worker_agent_id, updated_at=moment, status=ENDED)
