@@ -368,6 +368,14 @@ class TaskNotRunning(SteeringRefused):
     default_hint = "Wait for its start: bridge task list --open"
 
 
+class NothingDecided(SteeringRefused):
+    """Raised when a decision is to be replayed that was never made: the task waits, or was cancelled before its turn."""
+
+    code = "nothing_decided"
+    summary = "Policy has not decided about the task, so there is nothing to replay."
+    default_hint = "See where it stands: bridge task show TASK"
+
+
 class RetryRefused(SteeringRefused):
     """Raised when a task cannot be tried again the way that was asked for; ``details["reason"]`` says which."""
 
