@@ -369,7 +369,7 @@ class TaskNotRunning(SteeringRefused):
 
 
 class NothingDecided(SteeringRefused):
-    """Raised when a decision is to be replayed that was never made: the task waits, or was cancelled before its turn."""
+    """Raised when a decision is to be replayed that was never made: the task waits, or ended before its turn."""
 
     code = "nothing_decided"
     summary = "Policy has not decided about the task, so there is nothing to replay."

@@ -172,6 +172,9 @@ def _close(
     if delegation.worker_agent_id is not None:
         agents.update_agent(connection, delegation.worker_agent_id, updated_at=moment, status=ENDED)
     result_commit = payload["result_commit"]
+    adoption_status = _adoption_status(delegation, inspected, result_commit)
+    if adoption_status is AdoptionStatus.PENDING:
+        _supersede(recording, delegation)
     return change_delegation(
         recording,
         delegation,
@@ -182,9 +185,19 @@ def _close(
         result_commit=result_commit,
         worker_commit=None if inspected.preserved is None else inspected.preserved.head,
         result_ref=None if result_commit is None else RESULT_REF.format(delegation_id=delegation.id),
-        adoption_status=_adoption_status(delegation, inspected, result_commit),
+        adoption_status=adoption_status,
         finished_at=moment,
     )
+
+
+def _supersede(recording: RecordingTransaction, delegation: Delegation) -> None:
+    """Have what the try before left wait no longer: this one's result holds it."""
+    if delegation.retry_of is None:
+        return
+    before = rows.require_delegation(recording.tx.connection, delegation.retry_of)
+    if before.adoption_status is AdoptionStatus.PENDING:
+        facts = {"by": delegation.id}
+        change_delegation(recording, before, "superseded", facts=facts, adoption_status=AdoptionStatus.SUPERSEDED)
 
 
 def _adoption_status(delegation: Delegation, inspected: Inspected, result_commit: str | None) -> AdoptionStatus | None:

@@ -33,6 +33,8 @@ from bridge.control.delegations.requesting import (
     ask,
     policy_request,
 )
+from bridge.control.delegations.steering.quotas import credential_of
+from bridge.control.delegations.steering.retrying import Retry
 from bridge.control.delegations.steering.surveying import Waiting, survey, tell_waiting
 from bridge.control.delegations.tasks import request_cancel
 from bridge.control.errors import ControllerStopping
@@ -65,11 +67,14 @@ class Wanted:
         Reference to the session that delegates; None means the current one.
     dirty
         What becomes of uncommitted work in the checkout.
+    retry
+        The ended delegation that this one tries again, and where; None for one of its own.
     """
 
     request: Request
     session: str | None = None
     dirty: DirtyMode = DirtyMode.REFUSE
+    retry: Retry | None = None
 
 
 @dataclass
@@ -123,7 +128,7 @@ class Delegator:
         self._require_open()
         # From here on it is in the store, and somebody has to run it: who asked may be gone meanwhile.
         with anyio.CancelScope(shield=True):
-            delegation = await to_thread.run_sync(partial(_record, orchestration, wanted.request))
+            delegation = await to_thread.run_sync(partial(_record, orchestration, wanted.request, wanted.retry))
         self._ends[delegation.id] = asyncio.Event()
         session_id = delegation.parent_session_id
         lane = self._lanes.get(session_id)
@@ -278,8 +283,10 @@ def _workspace_at(controller: Controller, standpoint: Standpoint) -> Workspace:
     return initialise(controller, standpoint.directory).registration.workspace
 
 
-def _record(orchestration: Orchestration, request: Request) -> Delegation:
+def _record(orchestration: Orchestration, request: Request, retry: Retry | None) -> Delegation:
     def record(recording: RecordingTransaction) -> Delegation:
+        if retry is not None:
+            retry.require_free(recording.tx.connection)
         delegation = Delegation(
             id=f"d{secrets.token_hex(6)}",
             plan_id=None,
@@ -288,6 +295,10 @@ def _record(orchestration: Orchestration, request: Request) -> Delegation:
             status=DelegationStatus.QUEUED,
             request=request,
             controller_id=orchestration.controller_id,
+            credential=credential_of(orchestration.controller.settings, request.harness),
+            retry_of=None if retry is None else retry.of.id,
+            workspace_id=None if retry is None or not retry.is_in_place else retry.of.workspace_id,
+            base_commit=None if retry is None or not retry.is_in_place else retry.of.base_commit,
             created_at=recording.moment,
             updated_at=recording.moment,
         )

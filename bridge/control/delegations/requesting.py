@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bridge.adapters.base import Evidence
+from bridge.adapters.base import Capabilities, Evidence
+from bridge.adapters.errors import CommandMissing
 from bridge.adapters.registry import harness
 from bridge.agents.models import Agent
 from bridge.agents.ownership import normalise
@@ -26,6 +27,7 @@ from bridge.agents.policy_model import (
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.bases import DirtyMode, base_facts, carry, dirty_mode_for, require_base
+from bridge.control.delegations.carriedwork import carried_work
 from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.evidence import require_count, resolve_all
 from bridge.control.delegations.lost import is_lost
@@ -78,6 +80,8 @@ class Approved:
     delegation: Delegation
     evidence: tuple[Evidence, ...]
     base_commit: str
+    #: A tree that its new worktree is brought to, as changes nobody has committed: the work of the try before.
+    carried_tree: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +148,13 @@ def check_startable(
         If a request cites too much, the results counted in that it needs.
     InvalidOutputSchema
         If an output schema cannot be used.
-    InvalidOwnedPath, UnknownHarness
-        If a request names such.
+    InvalidOwnedPath, UnknownHarness, CommandMissing
+        If a request names such, or lacks it.
     """
     observation = controller.observer.observe_exactly(checkout)
     for request in requests:
         require_base(checkout, observation, dirty_mode_for(request, dirty))
-        harness(request.harness)
+        _require_command(request, harness(request.harness, controller.settings.harness).capabilities)
         for path in request.owned_paths:
             normalise(path)
         if request.output_schema is not None:
@@ -160,6 +164,14 @@ def check_startable(
         with controller.store.read() as connection:
             resolve_all(connection, session_id, request.evidence)
     return observation
+
+
+def _require_command(request: Request, capabilities: Capabilities) -> None:
+    if capabilities.needs_command and not request.command:
+        raise CommandMissing(
+            f"The harness {request.harness!r} does nothing without a command. Nothing was started.",
+            details={"harness": request.harness},
+        )
 
 
 def ask(
@@ -238,6 +250,9 @@ def _base_and_evidence(
     references = [*needed_results, *delegation.request.evidence]
     with orchestration.controller.store.read() as connection:
         evidence = resolve_all(connection, orchestration.session_id, references)
+    if delegation.retry_of is not None and delegation.workspace_id is not None:
+        # It goes on where the try before left off, whatever has become of the checkout since.
+        return Approved(delegation, evidence, str(delegation.base_commit))
     dirty = dirty_mode_for(delegation.request, orchestration.dirty)
     head = require_base(orchestration.checkout, observation, dirty)
     is_shared = delegation.request.write_mode == WriteMode.SHARED
@@ -248,7 +263,13 @@ def _base_and_evidence(
             head,
             timeout_seconds=orchestration.controller.settings.git_timeout_seconds,
         )
-    return Approved(delegation, evidence, head)
+    if delegation.retry_of is None or is_shared:
+        return Approved(delegation, evidence, head)
+    with orchestration.controller.store.read() as connection:
+        before = rows.require_delegation(connection, delegation.retry_of)
+    timeout = orchestration.controller.settings.git_timeout_seconds
+    tree = carried_work(orchestration.checkout, before, head, timeout_seconds=timeout)
+    return Approved(delegation, evidence, head, tree)
 
 
 def _record_request(
@@ -264,6 +285,8 @@ def _record_request(
     request = delegation.request.to_json() | {"evidence": evidence or list(delegation.request.evidence)}
     if answer.base:
         request["base"] = dict(answer.base)
+    if delegation.retry_of is not None:
+        request["retry_of"] = delegation.retry_of
     draft = EntryDraft(
         kind="delegation.requested", payload={**identity, "request": request}, cursor=orchestration.cursor_owner
     )

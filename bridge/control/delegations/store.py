@@ -264,6 +264,22 @@ def open_writers(connection: Connection, workspace_id: str) -> list[Delegation]:
     return [_delegation(row) for row in connection.execute(query)]
 
 
+def open_in_workspace(connection: Connection, workspace_id: str, *, without: str | None = None) -> list[Delegation]:
+    """Return the delegations that have not ended and whose workspace is, or is to be, this one."""
+    open_statuses = [str(status) for status in OPEN_STATUSES]
+    query = select(delegations).where(
+        delegations.c.workspace_id == workspace_id,
+        delegations.c.status.in_(open_statuses),
+        delegations.c.id != (without or ""),
+    )
+    return [_delegation(row) for row in connection.execute(query)]
+
+
+def plan_text(connection: Connection, plan_id: str) -> str:
+    """Return the text of a plan's file as it was recorded, known secrets masked."""
+    return str(connection.execute(select(plans.c.text).where(plans.c.id == plan_id)).scalar_one())
+
+
 def put_attempt(connection: Connection, attempt: Attempt) -> None:
     """Record a new attempt."""
     connection.execute(

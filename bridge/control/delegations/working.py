@@ -25,7 +25,7 @@ from bridge.control.delegations.settlement import AttemptOutcome
 from bridge.control.delegations.steering.approvals import Approver
 from bridge.control.delegations.steering.messages import Inbox
 from bridge.control.delegations.steering.pausing import sit_out
-from bridge.control.delegations.submitting import SUBMITTED_GRACE_SECONDS, final_submission, has_ended
+from bridge.control.delegations.submitting import SUBMITTED_GRACE_SECONDS, AttemptDesk, final_submission, has_ended
 from bridge.control.recording import RecordingTransaction
 from bridge.control.taskgroups import sole_error_group
 from bridge.conversations.models import EntryDraft
@@ -108,10 +108,11 @@ async def _attempt(
     begin = partial(_begin_attempt, controller=controller, assigned=assigned, attempt=started)
     offer = await to_thread.run_sync(partial(controller.recorder.transact, begin))
     cancel = anyio.Event()
-    task = _task_request(controller, assigned, number, problems, offer)
+    task = _task_request(controller, assigned, number, permitted, problems, offer=offer)
     async with sole_error_group() as group:
         group.start_soon(_watch_for_end, controller, delegation.id, number, cancel)
-        outcome = await harness(delegation.request.harness).run(
+        settings = controller.settings
+        outcome = await harness(delegation.request.harness, settings.harness, state=settings.home).run(
             task, _Sink(controller, assigned, number, offer), cancel=cancel
         )
         group.cancel_scope.cancel()
@@ -180,7 +181,7 @@ def _as_handed_in(outcome: Outcome, handed_in: Submission, *, is_cancelled: bool
     return replace(
         outcome,
         submission=handed_in.text.encode(),
-        source=SubmissionSource.STRUCTURED_OUTPUT,
+        source=outcome.source if outcome.source is SubmissionSource.MESSAGE else SubmissionSource.STRUCTURED_OUTPUT,
         failure=outcome.failure if is_kept else None,
         detail=outcome.detail if is_kept else "",
     )
@@ -190,7 +191,9 @@ def _task_request(
     controller: Controller,
     assigned: Assigned,
     number: int,
+    permitted: int,
     problems: Sequence[Mapping[str, str]],
+    *,
     offer: Offer | None,
 ) -> TaskRequest:
     request = assigned.delegation.request
@@ -209,11 +212,15 @@ def _task_request(
         worktree=assigned.worktree,
         folder=attempt_folder(controller, assigned.delegation.id, number),
         environment=controller.environment,
-        additions={**request.environment, **({} if offer is None else offer.environment)},
+        additions=request.environment,
         mcp_command=() if offer is None else offer.command,
+        mcp_environment={} if offer is None else offer.environment,
         marker=attempt_marker(assigned.delegation.id, number),
         timeout_seconds=request.timeout_seconds,
         previous_errors=tuple(problems),
+        attempts_permitted=permitted,
+        desk=AttemptDesk(controller, assigned.worker_session_id, assigned.delegation.id, number),
+        silence_seconds=controller.settings.worker_silence_seconds,
         permission=Approver(controller, assigned.delegation, number, assigned.worktree, assigned.policy.approvals),
         next_message=Inbox(controller, assigned.delegation, number),
     )

@@ -18,7 +18,7 @@ from typing import Final
 import anyio
 from anyio import to_thread
 
-from bridge.adapters.conversation import PermissionAnswer, PermissionOption, PermissionRequest
+from bridge.adapters.permission import PermissionAnswer, PermissionOption, PermissionRequest
 from bridge.agents.approval import ApprovalPolicy, ApprovalQuestion, Permission, judge
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows

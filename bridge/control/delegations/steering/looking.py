@@ -1,4 +1,4 @@
-"""Looking at a worker while it works: its changes against where it started, and what happens in its session. Blocking."""
+"""Looking at a worker while it works: its changes since it started, and what happens in its session. Blocking."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def send_message(controller: Controller, delegation: Delegation, text: str) -> T
         If its harness cannot be told anything while it works.
     """
     name = delegation.name or delegation.id
-    if not delegation.status.is_final and not harness(delegation.request.harness).capabilities.messages:
+    if not delegation.status.is_final and not _takes_messages(controller, delegation):
         raise HarnessTakesNoMessages(
             f"{name} runs through {delegation.request.harness}, which cannot be told anything while it works. "
             "Nothing was sent.",
@@ -72,6 +72,10 @@ def send_message(controller: Controller, delegation: Delegation, text: str) -> T
         return message
 
     return controller.recorder.transact(record)
+
+
+def _takes_messages(controller: Controller, delegation: Delegation) -> bool:
+    return harness(delegation.request.harness, controller.settings.harness).capabilities.messages
 
 
 @dataclass(frozen=True, slots=True)
