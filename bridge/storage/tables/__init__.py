@@ -9,12 +9,15 @@ from bridge.storage.tables.base import metadata
 from bridge.storage.tables.clients import clients
 from bridge.storage.tables.control import (
     agent_tokens,
+    approvals,
     attempts,
     chat_agents,
     controllers,
     delegations,
     plans,
+    quota_pauses,
     submissions,
+    task_messages,
 )
 from bridge.storage.tables.conversations import (
     blobs,
@@ -45,6 +48,7 @@ schema_version = Table("schema_version", metadata, Column("version_num", Text, n
 __all__ = [
     "agent_tokens",
     "agents",
+    "approvals",
     "attempts",
     "audit_events",
     "blobs",
@@ -64,6 +68,7 @@ __all__ = [
     "metadata",
     "plans",
     "quarantined_sessions",
+    "quota_pauses",
     "recall_documents",
     "recall_marks",
     "recall_state",
@@ -76,6 +81,7 @@ __all__ = [
     "submissions",
     "subtree_marks",
     "subtree_pages",
+    "task_messages",
     "workspace_links",
     "workspace_roots",
     "workspaces",
