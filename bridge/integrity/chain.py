@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -30,6 +30,9 @@ ENTRY_APPENDED: Final = "entry.appended"
 SESSION_CREATED: Final = "session.created"
 #: Event type that records a session taken in from elsewhere: all of its entries through a sequence, by their root.
 SESSION_IMPORTED: Final = "session.imported"
+#: Event type that records entries taken in from another program's transcript: a run of sequences, by a digest over the
+#: hashes of all of them.
+ENTRIES_IMPORTED: Final = "entries.imported"
 #: Event types that move a head without a new entry.
 HEAD_MOVED: Final = "head.moved"
 
@@ -158,26 +161,71 @@ def verify_recorded(connection: Connection, session_id: str) -> Report:
     through = -1 if imported is None else imported.sequence
     report = verify_chain(connection, session_id)
     recorded: dict[str, str] = {}
+    runs = _Runs()
     head: str | None = None
     for event in store.iterate_events(connection, session_id):
         body = body_of(event.body)
         if event.event_type in (ENTRY_APPENDED, SESSION_CREATED):
             recorded[str(body.get("entry_id"))] = str(body.get("entry_hash"))
+        elif event.event_type == ENTRIES_IMPORTED:
+            runs.add(body)
         head = str(body["head"]) if "head" in body else head
     for identity, sequence, stored_hash in store.iterate_hashes(connection, session_id):
         known = recorded.pop(identity, None)
-        if known is None and sequence <= through:
+        if known is None and (runs.cover(sequence, stored_hash) or sequence <= through):
             continue
         if known is None:
             report.add("event_missing", identity, "No audit event records this entry.")
         elif known != stored_hash:
             report.add("entry_altered", identity, "The entry's hash is not the one that was recorded.")
+    runs.report_on(report, session_id)
     for entry_id in recorded:
         report.add("entry_missing", entry_id, "An audit event records this entry, but it is not there.")
     stored = store.session_head(connection, session_id)
     if stored is not None and stored[0] != head:
         report.add("head_altered", session_id, f"The head is {stored[0]}; the last recorded one is {head}.")
     return report
+
+
+class _Hash(Protocol):
+    """A running hash, as far as it is used."""
+
+    def update(self, data: bytes, /) -> None: ...
+
+    def hexdigest(self) -> str: ...
+
+
+class _Runs:
+    """Runs of entries that one event each records: which they are, and the digest over their hashes."""
+
+    def __init__(self) -> None:
+        # First and last sequence, how many, the digest; and what is there so far.
+        self._runs: list[tuple[int, int, int, str, _Hash]] = []
+        self._counts: list[int] = []
+        self._at = 0
+
+    def add(self, body: Mapping[str, Any]) -> None:
+        first, last, added = body.get("first_sequence"), body.get("last_sequence"), body.get("added")
+        if isinstance(first, int) and isinstance(last, int) and isinstance(added, int):
+            # An altered event, which the chain reports, covers nothing. In the order of the chain they ascend.
+            self._runs.append((first, last, added, str(body.get("digest")), sha256()))
+            self._counts.append(0)
+
+    def cover(self, sequence: int, stored_hash: str) -> bool:
+        """Return whether an entry lies within a run; asked in ascending order."""
+        while self._at < len(self._runs) and self._runs[self._at][1] < sequence:
+            self._at += 1
+        if self._at == len(self._runs) or sequence < self._runs[self._at][0]:
+            return False
+        self._runs[self._at][4].update(_raw(stored_hash))
+        self._counts[self._at] += 1
+        return True
+
+    def report_on(self, report: Report, session_id: str) -> None:
+        for (first, last, added, digest, found), count in zip(self._runs, self._counts, strict=True):
+            if count != added or found.hexdigest() != digest:
+                message = f"The entries {first} to {last} are not those that were taken in together."
+                report.add("entry_missing" if count < added else "entry_altered", session_id, message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from typing import Any, Final
 from bridge.transcripts.foreign.neutral import Part, count_of, mapping, name_of, opaque, text_or_none, without_nothing
 from bridge.transcripts.foreign.records import Record
 
+#: Events at the beginning and the end of a turn.
+TURN_EVENTS: Final = frozenset({"task_started", "turn_started", "task_complete", "turn_complete", "turn_aborted"})
 #: Events that say what response items, or other events, say as well.
 REPEATED: Final = frozenset(
     {

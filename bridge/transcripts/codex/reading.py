@@ -8,9 +8,12 @@ without parents: each entry follows the one before, and a rollback goes back by 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from typing import Any, Final
 
-from bridge.transcripts.codex.events import REPEATED, event_parts
+import orjson
+
+from bridge.transcripts.codex.events import REPEATED, TURN_EVENTS, event_parts
 from bridge.transcripts.codex.items import CALLS, RESULTS, call_of, item_parts, result_of
 from bridge.transcripts.foreign.neutral import (
     Hints,
@@ -99,8 +102,18 @@ class CodexReader:
         return chain(self._session, key, before, parts, text_or_none(value.get("timestamp")))
 
     def _key(self, payload: Mapping[str, Any], record: Record) -> str:
-        named = text_or_none(payload.get("id")) if record.value.get("type") == "response_item" else None
-        return named[:200] if named is not None else f"line:{record.digest[:_KEY_DIGITS]}"
+        """Return what names a record; the copy of it in a fork, which is written at another time, has the same name."""
+        kind, event = record.value.get("type"), payload.get("type")
+        turn = text_or_none(payload.get("turn_id"))
+        if kind == "response_item" and text_or_none(payload.get("id")):
+            return str(payload["id"])[:200]
+        if kind == "event_msg" and turn is not None and event in TURN_EVENTS:
+            return f"{event}:{turn}"[:200]
+        if kind == "turn_context" and turn is not None:
+            return f"context:{turn}:{payload.get('model')}:{payload.get('effort')}"[:200]
+        if (kind == "event_msg" and event == "token_count") or kind == "compacted":
+            return f"{event or kind}:{sha256(orjson.dumps(payload)).hexdigest()[:_KEY_DIGITS]}"
+        return f"line:{record.digest[:_KEY_DIGITS]}"
 
     def _meta(self, payload: Mapping[str, Any], record: Record) -> list[Item]:
         """Return what the header says. A fork repeats the header of its origin further down: the first one counts."""
@@ -177,7 +190,7 @@ class CodexReader:
         if kind in {"task_started", "turn_started"}:
             self._turn = text_or_none(payload.get("turn_id"))
         yield from event_parts(payload, record, self._turn)
-        if kind in {"task_complete", "turn_complete", "turn_aborted"}:
+        if kind in TURN_EVENTS and kind not in {"task_started", "turn_started"}:
             self._turn = None
 
     def _usage(self, payload: Mapping[str, Any]) -> Iterator[Part]:

@@ -35,7 +35,7 @@ class Neutral(NamedTuple):
     parent
         Key of the entry that it follows; None at a beginning.
     timestamp
-        As the program wrote it; None if it did not.
+        As the program wrote it, text or milliseconds; None if it did not.
     is_aside
         Whether it stands beside the conversation: it never becomes the active leaf.
     logical_parent
@@ -54,7 +54,7 @@ class Neutral(NamedTuple):
     parent: str | None
     kind: str
     payload: dict[str, Any]
-    timestamp: str | None
+    timestamp: str | float | None
     is_aside: bool = False
     logical_parent: str | None = None
     visibility: str | None = None
@@ -63,7 +63,13 @@ class Neutral(NamedTuple):
 
 
 def chain(
-    session: str, key: str, parent: str | None, parts: Sequence[Part], timestamp: str | None, *, aside: bool = False
+    session: str,
+    key: str,
+    parent: str | None,
+    parts: Sequence[Part],
+    timestamp: str | float | None,
+    *,
+    aside: bool = False,
 ) -> list[Neutral]:
     """Return the entries of one record, each below the one before; the last has the record's own key."""
     found: list[Neutral] = []
@@ -121,7 +127,7 @@ class SessionFacts:
     repository_url: str | None = None
     title: str | None = None
     version: str | None = None
-    created_at: str | None = None
+    created_at: str | float | None = None
     parent: str | None = None
     relation: str | None = None
     parent_key: str | None = None

@@ -8,6 +8,7 @@ one document with all messages.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from typing import Any, Final
 
 from bridge.transcripts.foreign.neutral import (
@@ -60,7 +61,8 @@ class GeminiReader:
         self._hints = hints
         self._session: str = known.get("session") or name_of(hints.name, "unnamed")
         self._leaf: str | None = known.get("leaf")
-        # Of each message: the entry before it, its text as it was taken, whether usage was counted, the calls' stages.
+        # Of each message: the entry before it, the digest of the text that was taken, whether usage was counted, the
+        # stages of its calls.
         self._known = Recent(_REMEMBERED, known.get("known"))
 
     def state(self) -> dict[str, Any]:
@@ -118,7 +120,9 @@ class GeminiReader:
         if known is None:
             known = {"before": self._leaf, "text": "", "counted": False, "calls": {}}
         text, taken = text_of(message.get("content")), known["text"]
-        if text and taken and text != taken:
+        # Only its digest is kept: there may be many, and long ones.
+        digest = sha256(text.encode()).hexdigest()[:_KEY_DIGITS] if text else ""
+        if text and taken and digest != taken:
             message_text = f"message {identity} was written again with another text; the first one stays"
             yield Damage("conflict", message_text, record.line.number, record.line.offset)
         parts: list[tuple[str, Part]] = []
@@ -131,7 +135,7 @@ class GeminiReader:
             if thoughts:
                 parts.append(("#thoughts", ("reasoning.completed", {"text": thoughts}, None)))
         if text and not taken:
-            known["text"] = text
+            known["text"] = digest
             parts.append(("", self._said(message, text, record)))
         parts.extend(call_parts(message, known["calls"]))
         if not parts and self._known.get(identity) is None:

@@ -39,7 +39,9 @@ def recognises(value: Mapping[str, Any]) -> bool:
     """Return whether a record is the header of such a session; whatever its version."""
     if value.get("type") != HEADER_TYPE or not isinstance(value.get("id"), str):
         return False
-    return "cwd" in value or isinstance(value.get("version"), int)
+    version = value.get("version")
+    # Version 1 has a folder and no version; session files of the other kind have a version 1 and no folder.
+    return "cwd" in value or (type(version) is int and version > 1)
 
 
 def is_record(value: Mapping[str, Any]) -> bool:
