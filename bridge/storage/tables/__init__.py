@@ -29,6 +29,7 @@ from bridge.storage.tables.conversations import (
     session_heads,
     sessions,
 )
+from bridge.storage.tables.exchange import import_chunks, import_links, import_sessions, import_sources
 from bridge.storage.tables.integrity import audit_events, event_order, log_leaves, subtree_marks, subtree_pages
 from bridge.storage.tables.recall import recall_documents, recall_marks, recall_state, recall_terms
 from bridge.storage.tables.workspaces import (
@@ -59,6 +60,10 @@ __all__ = [
     "delegations",
     "entry_labels",
     "event_order",
+    "import_chunks",
+    "import_links",
+    "import_sessions",
+    "import_sources",
     "kept_contents",
     "kept_states",
     "legacy_events",
