@@ -129,6 +129,19 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             ),
         ),
     ),
+    GroupSpec(
+        "hooks",
+        "Record the conversations with coding agents that you start yourself",
+        (
+            CommandSpec("install", "Write Bridge's hooks into a coding agent's settings", "hooks:install"),
+            CommandSpec(
+                "status",
+                "Say of each coding agent whether its hooks are installed, trusted, and record",
+                "hooks:status",
+            ),
+            CommandSpec("uninstall", "Take Bridge's hooks out of a coding agent's settings", "hooks:uninstall"),
+        ),
+    ),
     CommandSpec("result", "Print a worker's result, checked as evidence is", "result:result"),
     CommandSpec("export", "Write a session as a file", "export:export"),
     CommandSpec("import", "Take in a session that was exported as jsonl", "importing:import_"),

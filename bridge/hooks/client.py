@@ -21,15 +21,15 @@ import time
 try:
     from _json import encode_basestring_ascii as _quoted
     from _json import make_scanner as _scanner
-    from _signal import ITIMER_REAL, SIGALRM, SIGHUP, SIGINT, SIGTERM, setitimer, signal
+    from _signal import ITIMER_REAL, SIGALRM, SIGHUP, SIGINT, SIGTERM, setitimer, signal  # type: ignore[import-not-found] # typeshed has none
     from _socket import AF_UNIX, SOCK_STREAM
-    from _socket import socket as Socket
+    from _socket import socket as _Socket
 except ImportError:
-    from json.encoder import encode_basestring_ascii as _quoted  # type: ignore[assignment] # as above
-    from json.scanner import py_make_scanner as _scanner  # type: ignore[attr-defined] # as above
+    from json.encoder import encode_basestring_ascii as _quoted
+    from json.scanner import make_scanner as _scanner
     from signal import ITIMER_REAL, SIGALRM, SIGHUP, SIGINT, SIGTERM, setitimer, signal
     from socket import AF_UNIX, SOCK_STREAM
-    from socket import socket as Socket
+    from socket import socket as _Socket  # type: ignore[assignment] # what it is made of
 
 # typing is not imported for these: it costs more than the rest together.
 TYPE_CHECKING = False
@@ -194,7 +194,7 @@ def _ask(settings: Mapping[str, Any], delivery: Mapping[str, Any], data: bytes) 
         f'"at":{delivery["at"]!r},"parent":{delivery["parent"]!r}'
     ).encode("ascii")
     deadline = _begun + ANSWER_SECONDS
-    peer = Socket(AF_UNIX, SOCK_STREAM)
+    peer = _Socket(AF_UNIX, SOCK_STREAM)
     try:
         peer.settimeout(max(deadline - time.monotonic(), 0.001))
         peer.connect(path)

@@ -10,6 +10,8 @@ from bridge.storage.tables.clients import clients
 from bridge.storage.tables.control import (
     agent_tokens,
     attempts,
+    captured_hosts,
+    captured_sessions,
     chat_agents,
     controllers,
     delegations,
@@ -49,6 +51,8 @@ __all__ = [
     "audit_events",
     "blobs",
     "branch_cursors",
+    "captured_hosts",
+    "captured_sessions",
     "chat_agents",
     "clients",
     "controllers",
