@@ -22,6 +22,8 @@ CONFIG_FILE = "config.toml"
 DATABASE_FILE = "bridge.db"
 #: What a harness may be called: it stands in commands, paths and entries.
 HARNESS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+#: Seconds without a word of a worker's agent after which it counts as stalled.
+DEFAULT_WORKER_SILENCE_SECONDS = 600.0
 #: What ``capabilities`` of a harness may list.
 HARNESS_CAPABILITIES = ("resume", "load", "mcp", "fs", "terminal")
 #: Bytes of file contents that are kept for one stamp, unless ``snapshot_limit_bytes`` says otherwise (64 MiB).
@@ -102,6 +104,10 @@ class Settings:
         Harnesses by name: additional ones, and known ones with another command.
     chat_harness
         What ``bridge chat`` talks to where neither it nor the session names one.
+    worker_harness
+        What a delegation runs through that names neither a harness nor a command.
+    worker_silence_seconds
+        Without a word of a worker's agent for so long, it counts as stalled and is ended.
     """
 
     home: Path
@@ -115,6 +121,8 @@ class Settings:
     spark_hours: float = DEFAULT_SPARK_HOURS
     harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
     chat_harness: str | None = None
+    worker_harness: str | None = None
+    worker_silence_seconds: float = DEFAULT_WORKER_SILENCE_SECONDS
 
     @property
     def chats(self) -> Path:
@@ -292,4 +300,6 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,
     "spark_hours": _hours,
+    "worker_harness": _harness_name,
+    "worker_silence_seconds": _seconds,
 }

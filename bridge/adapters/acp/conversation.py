@@ -22,7 +22,7 @@ from bridge.adapters.base import FailureClass
 from bridge.adapters.conversation import OpenRequest
 from bridge.adapters.errors import ConversationEnded
 from bridge.adapters.events import AdapterEvent
-from bridge.process.children import Piped
+from bridge.process.children import ChildExit, Piped
 from bridge.process.talking import Lines
 
 #: Events that may wait to be taken; beyond it the agent is not listened to until some are.
@@ -100,6 +100,10 @@ class AcpConversation:
     def is_open(self) -> bool:
         return self._is_open and not self._transport.has_ended
 
+    @property
+    def ended(self) -> ChildExit | None:
+        return self._child.exit
+
     def listen(self) -> None:
         """Begin to read what the agent says; the protocol's library must be imported by then."""
         from acp.connection import Connection
@@ -165,7 +169,7 @@ class AcpConversation:
         if self._assembler is None or self._cancel_asked_at is not None:
             return
         self._cancel_asked_at = time.monotonic()
-        self._client.cancelled.set()
+        self._client.cancel()
         try:
             await self._connection.send_notification("session/cancel", {"sessionId": self._native_session_id})
         except ConnectionError:
@@ -175,7 +179,7 @@ class AcpConversation:
         """End the agent's processes now."""
         self._is_killed = True
         self._is_open = False
-        self._client.cancelled.set()
+        self._client.cancel()
         await self._child.cancel(KILL_GRACE_SECONDS)
         self._signal.set()
 
@@ -185,7 +189,7 @@ class AcpConversation:
             return
         self._is_closed, self._is_open = True, False
         with anyio.CancelScope(shield=True):
-            self._client.cancelled.set()
+            self._client.cancel()
             self._lines.close_input()
             await self._child.left_within(LEAVE_SECONDS)
             await self._child.cancel(self._limits.grace_seconds)
@@ -221,8 +225,7 @@ class AcpConversation:
         self._events.clear()
         self._assembler = Assembler(turn_id, self._opening.directory, self._opening.live)
         self._cancel_asked_at = None
-        self._client.turn_id = turn_id
-        self._client.cancelled = anyio.Event()
+        self._client.begin(turn_id)
         self._transport.heard_at = time.monotonic()
         self._transport.received_bytes = 0
         self._transport.malformed.clear()

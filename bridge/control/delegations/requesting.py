@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bridge.adapters.base import Evidence
+from bridge.adapters.base import Capabilities, Evidence
+from bridge.adapters.errors import CommandMissing
 from bridge.adapters.registry import harness
 from bridge.agents.models import Agent
 from bridge.agents.ownership import normalise
@@ -153,13 +154,13 @@ def check_startable(
         If a request cites too much, the results counted in that it needs.
     InvalidOutputSchema
         If an output schema cannot be used.
-    InvalidOwnedPath, UnknownHarness
-        If a request names such.
+    InvalidOwnedPath, UnknownHarness, CommandMissing
+        If a request names such, or lacks it.
     """
     observation = controller.observer.observe_exactly(checkout)
     for request in requests:
         require_base(checkout, observation, dirty_mode_for(request, dirty))
-        harness(request.harness)
+        _require_command(request, harness(request.harness, controller.settings.harness).capabilities)
         for path in request.owned_paths:
             normalise(path)
         if request.output_schema is not None:
@@ -169,6 +170,14 @@ def check_startable(
         with controller.store.read() as connection:
             resolve_all(connection, session_id, request.evidence)
     return observation
+
+
+def _require_command(request: Request, capabilities: Capabilities) -> None:
+    if capabilities.needs_command and not request.command:
+        raise CommandMissing(
+            f"The harness {request.harness!r} does nothing without a command. Nothing was started.",
+            details={"harness": request.harness},
+        )
 
 
 def ask(

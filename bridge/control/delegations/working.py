@@ -20,7 +20,7 @@ from bridge.control.delegations import store as rows
 from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.model import Attempt, Delegation, DelegationStatus, Submission
 from bridge.control.delegations.settlement import AttemptOutcome
-from bridge.control.delegations.submitting import SUBMITTED_GRACE_SECONDS, final_submission, has_ended
+from bridge.control.delegations.submitting import SUBMITTED_GRACE_SECONDS, AttemptDesk, final_submission, has_ended
 from bridge.control.recording import RecordingTransaction
 from bridge.control.taskgroups import sole_error_group
 from bridge.conversations.models import EntryDraft
@@ -91,7 +91,8 @@ async def _attempt(
     task = _task_request(controller, assigned, number, problems, offer)
     async with sole_error_group() as group:
         group.start_soon(_watch_for_end, controller, delegation.id, number, cancel)
-        outcome = await harness(delegation.request.harness).run(
+        settings = controller.settings
+        outcome = await harness(delegation.request.harness, settings.harness, state=settings.home).run(
             task, _Sink(controller, assigned, number, offer), cancel=cancel
         )
         group.cancel_scope.cancel()
@@ -160,7 +161,7 @@ def _as_handed_in(outcome: Outcome, handed_in: Submission, *, is_cancelled: bool
     return replace(
         outcome,
         submission=handed_in.text.encode(),
-        source=SubmissionSource.STRUCTURED_OUTPUT,
+        source=outcome.source if outcome.source is SubmissionSource.MESSAGE else SubmissionSource.STRUCTURED_OUTPUT,
         failure=outcome.failure if is_kept else None,
         detail=outcome.detail if is_kept else "",
     )
@@ -189,11 +190,15 @@ def _task_request(
         worktree=assigned.worktree,
         folder=attempt_folder(controller, assigned.delegation.id, number),
         environment=controller.environment,
-        additions={**request.environment, **({} if offer is None else offer.environment)},
+        additions=request.environment,
         mcp_command=() if offer is None else offer.command,
+        mcp_environment={} if offer is None else offer.environment,
         marker=attempt_marker(assigned.delegation.id, number),
         timeout_seconds=request.timeout_seconds,
         previous_errors=tuple(problems),
+        attempts_permitted=request.attempts_permitted,
+        desk=AttemptDesk(controller, assigned.worker_session_id, assigned.delegation.id, number),
+        silence_seconds=controller.settings.worker_silence_seconds,
     )
 
 
