@@ -145,7 +145,7 @@ async def _end_work(controller: Controller, hook_door: hooks.HookDoor) -> None:
 
 
 def _take_hooks(cli: Cli, controller: Controller, hook_door: hooks.HookDoor) -> None:
-    """Bring what the hook client goes by up to date, and take in what it kept; nothing where no hooks were installed."""
+    """Bring what the hook client goes by up to date and take in what it kept, where hooks were ever installed."""
     if not is_placed(controller.settings):
         return
     try:

@@ -72,22 +72,21 @@ def redact_text(text: str) -> tuple[str, tuple[str, ...]]:
 def portable_formats() -> list[dict[str, Any]]:
     """Return every format as plain values, for a program that cannot import this one.
 
-    Each has ``label``, ``trigger`` (a text without which the pattern cannot match), ``pattern``, ``flags`` and ``group``,
-    the group of a match that is the secret. They are tried in their order. Imports what plugins need, which takes long.
+    Each has ``label``, ``trigger`` (a text without which the pattern cannot match), ``pattern``, ``flags`` and
+    ``group``, the group of a match that is the secret. They are tried in their order. Imports what plugins need, which
+    takes long.
     """
-    found: list[dict[str, Any]] = []
-    for number, family in enumerate(FAMILIES):
-        for known in _formats_of(number):
-            found.append(
-                {
-                    "label": known.label,
-                    "trigger": family.trigger,
-                    "pattern": known.pattern.pattern,
-                    "flags": int(known.pattern.flags),
-                    "group": _group_of(known.pattern),
-                }
-            )
-    return found
+    return [
+        {
+            "label": known.label,
+            "trigger": family.trigger,
+            "pattern": known.pattern.pattern,
+            "flags": int(known.pattern.flags),
+            "group": _group_of(known.pattern),
+        }
+        for number, family in enumerate(FAMILIES)
+        for known in _formats_of(number)
+    ]
 
 
 def _group_of(pattern: re.Pattern[str]) -> str | int:

@@ -19,17 +19,15 @@ import time
 # Of json, signal and socket their C halves alone, where this interpreter has them: the rest of the three takes twice
 # as long to import as all of this process should.
 try:
+    import _signal as signals  # type: ignore[import-not-found] # typeshed has none
+    import _socket as sockets
     from _json import encode_basestring_ascii as _quoted
     from _json import make_scanner as _scanner
-    from _signal import ITIMER_REAL, SIGALRM, SIGHUP, SIGINT, SIGTERM, setitimer, signal  # type: ignore[import-not-found] # typeshed has none
-    from _socket import AF_UNIX, SOCK_STREAM
-    from _socket import socket as _Socket
 except ImportError:
+    import signal as signals
+    import socket as sockets  # type: ignore[no-redef] # has all that the other has
     from json.encoder import encode_basestring_ascii as _quoted
     from json.scanner import make_scanner as _scanner
-    from signal import ITIMER_REAL, SIGALRM, SIGHUP, SIGINT, SIGTERM, setitimer, signal
-    from socket import AF_UNIX, SOCK_STREAM
-    from socket import socket as _Socket  # type: ignore[assignment] # what it is made of
 
 # typing is not imported for these: it costs more than the rest together.
 TYPE_CHECKING = False
@@ -194,7 +192,7 @@ def _ask(settings: Mapping[str, Any], delivery: Mapping[str, Any], data: bytes) 
         f'"at":{delivery["at"]!r},"parent":{delivery["parent"]!r}'
     ).encode("ascii")
     deadline = _begun + ANSWER_SECONDS
-    peer = _Socket(AF_UNIX, SOCK_STREAM)
+    peer = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
         peer.settimeout(max(deadline - time.monotonic(), 0.001))
         peer.connect(path)
@@ -319,9 +317,9 @@ def _end_at_once(_signal: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    for number in (SIGALRM, SIGTERM, SIGINT, SIGHUP):
-        signal(number, _end_at_once)
-    setitimer(ITIMER_REAL, LIFE_SECONDS)
+    for number in (signals.SIGALRM, signals.SIGTERM, signals.SIGINT, signals.SIGHUP):
+        signals.signal(number, _end_at_once)
+    signals.setitimer(signals.ITIMER_REAL, LIFE_SECONDS)
     main(
         sys.argv[1:],
         os.environ,

@@ -1,7 +1,7 @@
 """Putting the hook client where hosts find it: a copy in the state directory, under a name that never changes.
 
-So the line in a host's settings stays what it was trusted as, whatever becomes of this installation; the copy is brought
-up to date whenever a controller starts.
+So the line in a host's settings stays what it was trusted as, whatever becomes of this installation; the copy is
+brought up to date whenever a controller starts.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def place_client(settings: Settings, environment: Mapping[str, str]) -> Path:
     source = Path(client.__file__).read_bytes()
     path = folder / CLIENT_NAME
     # Not the interpreter of an environment that may be taken away, but the one that this was made from.
-    for name, text in _scripts(path, os.path.realpath(sys.executable), source).items():  # noqa: PTH118 - as above
+    for name, text in _scripts(path, os.path.realpath(sys.executable), source).items():
         replace_file(folder / name, text, mode=0o700)
     return path
 

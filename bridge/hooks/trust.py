@@ -1,4 +1,4 @@
-"""Whether a host trusts the hooks in its settings. One host does not run, and does not mention, hooks it does not trust.
+"""Whether a host trusts the hooks in its settings. One of them neither runs nor mentions hooks it does not trust.
 
 Its ``config.toml`` has a table per hook, named after the settings file, the event, and the places of group and hook in
 it, with a digest over what was trusted: canonical JSON of the event and the group with that one hook.

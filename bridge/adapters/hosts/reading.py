@@ -1,4 +1,4 @@
-"""Reading the events of the three hosts. They differ in names and in what they leave out, which the table below says."""
+"""Reading the events of the hosts. They differ in names and in what they leave out, which the table below says."""
 
 from __future__ import annotations
 

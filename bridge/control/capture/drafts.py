@@ -25,7 +25,7 @@ _STARTS: Final = {
 
 
 def drafts_of(event: HostEvent, captured: Captured, delivery_id: str) -> list[EntryDraft]:
-    """Return the entries that an event becomes, in their order; each can be recorded twice without being there twice."""
+    """Return the entries that an event becomes, in their order; recorded twice, each is there once."""
     found = list(_payloads(event, captured))
     return [
         EntryDraft(

@@ -123,7 +123,7 @@ def begin_subagent(
             save_state(recording.tx, observation, moment)
         above = agents.agent_of_session(connection, parent.session_id)
         if above is None:
-            above = _agent(None, parent.session_id, ORCHESTRATOR_ROLE, ORCHESTRATOR_DEPTH, event.host, moment)
+            above = _agent(None, parent.session_id, ORCHESTRATOR_ROLE, event.host, moment)
             agents.add_agent(connection, above)
             recording.update_session(parent.session_id, agent_id=above.id)
         new = NewSession(
@@ -135,7 +135,7 @@ def begin_subagent(
             parent_relation="delegated",
         )
         session = recording.create_session(new, UNSTAMPED if observation is None else observation.stamp)
-        agent = _agent(above.id, session.id, role, above.depth + 1, event.host, moment)
+        agent = _agent(above, session.id, role, event.host, moment)
         agents.add_agent(connection, agent)
         recording.update_session(session.id, agent_id=agent.id)
         made = Captured(
@@ -176,13 +176,13 @@ def _predecessor(connection: Connection, workspace_id: str) -> str | None:
     return None if found is None else found.id
 
 
-def _agent(parent: str | None, session_id: str, role: str, depth: int, harness: str, moment: str) -> Agent:
+def _agent(parent: Agent | None, session_id: str, role: str, harness: str, moment: str) -> Agent:
     return Agent(
         id=f"a{secrets.token_hex(6)}",
-        parent_agent_id=parent,
+        parent_agent_id=None if parent is None else parent.id,
         session_id=session_id,
         role=role,
-        depth=depth,
+        depth=ORCHESTRATOR_DEPTH if parent is None else parent.depth + 1,
         harness=harness,
         status="active",
         created_at=moment,

@@ -152,7 +152,7 @@ class Capture:
         return event.moment is Moment.SESSION_STARTED or captured.is_fresh
 
     def _before(self, event: HostEvent, captured: Captured, observation: Observation | None) -> Captured:
-        """Bring the turn into order before an event is recorded: one that ended is closed, one that was broken off too."""
+        """Bring the turn into order before an event is recorded: one that ended, or was broken off, is closed."""
         key = (event.host, event.session)
         if event.moment in {Moment.TOOL_STARTED, Moment.TOOL_COMPLETED}:
             # The turn goes on: a hook of somebody's sent the agent back to work.
