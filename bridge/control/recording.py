@@ -197,7 +197,8 @@ class RecordingTransaction:
             "kind": session.kind,
             "parent_session_id": session.parent_session_id,
             "parent_relation": session.parent_relation,
-            "row": {name: getattr(session, name) for name in ROW_COLUMNS},
+            # A session that another program recorded is as old as it says.
+            "row": {name: getattr(session, name) for name in (*ROW_COLUMNS, *(_TIMES if created_at else ()))},
             **root_payload,
             **beside_of(root),
         }
@@ -216,6 +217,7 @@ def beside_of(entry: Entry) -> dict[str, str]:
     return {name: value for name in BESIDE_COLUMNS if (value := getattr(entry, name)) is not None}
 
 
+_TIMES = ("created_at", "updated_at")
 _CHANGEABLE = frozenset({"label", "status", "workspace_id", "agent_id", "harness"})
 
 

@@ -40,6 +40,42 @@ CREATE TABLE agent_tokens (
 
 CREATE INDEX ix_agent_tokens_session_id ON agent_tokens (session_id)
 
+CREATE TABLE captured_hosts (
+    host VARCHAR NOT NULL,
+    first_event_at VARCHAR NOT NULL,
+    last_event_at VARCHAR NOT NULL,
+    last_event VARCHAR NOT NULL,
+    version VARCHAR,
+    events BIGINT NOT NULL,
+    late BIGINT NOT NULL,
+    spooled BIGINT NOT NULL,
+    refused BIGINT NOT NULL,
+    CONSTRAINT pk_captured_hosts PRIMARY KEY (host)
+)
+
+CREATE TABLE captured_sessions (
+    host VARCHAR NOT NULL,
+    native_id VARCHAR NOT NULL,
+    session_id VARCHAR NOT NULL,
+    workspace_id VARCHAR,
+    agent_id VARCHAR,
+    base_entry_id VARCHAR,
+    turn_id VARCHAR,
+    told_key VARCHAR,
+    told_person_key VARCHAR,
+    owed_text TEXT,
+    transcript VARCHAR,
+    transcript_offset BIGINT NOT NULL,
+    is_fresh INTEGER NOT NULL,
+    process_pid INTEGER,
+    process_start_time FLOAT,
+    started_at VARCHAR NOT NULL,
+    last_event_at VARCHAR NOT NULL,
+    CONSTRAINT pk_captured_sessions PRIMARY KEY (host, native_id)
+)
+
+CREATE INDEX ix_captured_sessions_session_id ON captured_sessions (session_id)
+
 CREATE TABLE controllers (
     id VARCHAR NOT NULL,
     pid INTEGER NOT NULL,
