@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bridge.storage.ddl import ERASABLE, IMMUTABLE_TABLES, REMOVABLE, REMOVED_IDS
+from bridge.storage.ddl import ERASABLE, IMMUTABLE_TABLES, REMOVABLE, REMOVED_IDS, TRANSITION_REFUSED
 from bridge.storage.tables import metadata
+from bridge.storage.tables.lifecycle import refused_transition
 
 #: Owns nothing, and may neither alter nor empty a table; Bridge works under it wherever it may. See docs/postgresql.md.
 APPLICATION_ROLE = "bridge_app"
@@ -60,6 +61,9 @@ def trigger_statements(schema: str) -> Iterator[str]:
         "no_gap",
         "NEW.ordinal <> coalesce((SELECT max(ordinal) + 1 FROM {table} WHERE chain_id = NEW.chain_id), 0)",
         "the ordinal must follow the last one",
+    )
+    yield from _guard(
+        schema, "delegations", "transition", refused_transition(), TRANSITION_REFUSED, on="UPDATE OF status"
     )
 
 
@@ -110,15 +114,15 @@ def _change_guard(schema: str, table: str, action: str, condition: str) -> Itera
 _TABLES_ASKED = re.compile(r"FROM (session_entries|removed_sessions|withheld_entries)\b")
 
 
-def _guard(schema: str, table: str, name: str, condition: str, message: str) -> Iterator[str]:
-    """Yield a trigger that refuses a new row for which a condition holds."""
+def _guard(schema: str, table: str, name: str, condition: str, message: str, *, on: str = "INSERT") -> Iterator[str]:
+    """Yield a trigger that refuses a new row, or a change of one, for which a condition holds."""
     refused = condition.format(table=f"{schema}.{table}", removed=f"{schema}.removed_sessions")
     yield (
         f"CREATE FUNCTION {schema}.bridge_{name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF {refused} THEN"
         f" RAISE EXCEPTION USING MESSAGE = '{table}: {message}', ERRCODE = 'integrity_constraint_violation';"
         " END IF; RETURN NEW; END $$"
     )
-    when = f"INSERT ON {schema}.{table} FOR EACH ROW"
+    when = f"{on} ON {schema}.{table} FOR EACH ROW"
     yield from _trigger(schema, table, f"{table}_{name}", when, f"bridge_{name}")
 
 

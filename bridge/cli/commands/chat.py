@@ -14,7 +14,8 @@ from bridge.cli.context import Cli
 from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
-    from bridge.adapters.conversation import ConversationHarness, PermissionAnswer, PermissionRequest
+    from bridge.adapters.conversation import ConversationHarness
+    from bridge.adapters.permission import PermissionAnswer, PermissionRequest
     from bridge.cli.chat.prompting import PromptedChat
     from bridge.control.controller import Controller
 
@@ -87,7 +88,7 @@ async def _talk(
     model: str | None,
     by_line: bool,
 ) -> int:
-    from bridge.adapters.conversation import refuse
+    from bridge.adapters.permission import refuse
     from bridge.cli.chat.acting import Actions
     from bridge.cli.chat.driving import stopped_by_signals
     from bridge.cli.chat.showing import TurnDisplay
@@ -107,6 +108,7 @@ async def _talk(
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(stopped_by_signals())
         stack.push_async_callback(talking.close)
+        stack.push_async_callback(actions.close)
         if is_interactive:
             from bridge.cli.chat.prompting import PromptedChat as Prompted
 

@@ -13,6 +13,7 @@ from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
     from bridge.cli.output import Output
+    from bridge.control.search.deep.asking import DeepFound
     from bridge.control.search.finding import FoundChats
 
 
@@ -63,7 +64,7 @@ def find(
 
 def _find_deep(cli: Cli, query: str, *, everywhere: bool, workers: bool, limit: int) -> int:
     from bridge.cli.standing import open_existing, standpoint_of
-    from bridge.control.search.deep.asking import Depth, find_deep
+    from bridge.control.search.deep.asking import find_deep
     from bridge.control.search.deep.models import model_of
 
     with open_existing(cli) as controller:
@@ -76,6 +77,14 @@ def _find_deep(cli: Cli, query: str, *, everywhere: bool, workers: bool, limit: 
             include_workers=workers,
             limit=limit,
         )
+    show_deep(cli, done, limit=limit)
+    return 0
+
+
+def show_deep(cli: Cli, done: DeepFound, *, limit: int) -> None:
+    """Print what a deep search found."""
+    from bridge.control.search.deep.asking import Depth
+
     shown = replace(done.found, chats=done.chats[:limit])
     whys = {one.chat.session.id: one.why for one in done.picks}
     lines = []
@@ -90,7 +99,6 @@ def _find_deep(cli: Cli, query: str, *, everywhere: bool, workers: bool, limit: 
         cli.output.warn(f"this is the index's answer: {done.message}", code=f"deep_{done.trouble}")
     for remark in _remarks(shown, 0):
         cli.output.status(remark)
-    return 0
 
 
 def _lines(found: FoundChats, output: Output) -> list[str]:

@@ -12,11 +12,13 @@ from typing import Final
 
 from bridge.control.controller import Controller
 from bridge.control.exchange import importing, sessionfiles
+from bridge.control.exchange.foreign import forms
+from bridge.control.exchange.foreign.transcripts import ForeignFormat
 from bridge.control.exchange.imported import Imported, ImportRequest
 from bridge.control.exchange.merkleimport import import_merkle, is_merkle_file
 from bridge.control.exchange.sources import Source
 from bridge.control.exchange.sqliteimport import import_sqlite, is_sqlite_file
-from bridge.transcripts.errors import UnknownTranscriptFormat
+from bridge.transcripts.errors import TranscriptEmpty, UnknownTranscriptFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,27 @@ def _take_in_own(controller: Controller, source: Source, request: ImportRequest)
         return importing.import_session(controller, stream, dry_run=request.dry_run, progress=request.progress)
 
 
+def _foreign(form: ForeignFormat) -> Format:
+    return Format(
+        form.name,
+        form.title,
+        lambda source: forms.form_of(source) is form,
+        lambda controller, source, request: forms.take_in_lines(controller, source, form, request),
+    )
+
+
 FORMATS: Final = (
     Format("bridge", "a session that bridge export wrote as jsonl", _is_portable, _take_in_own),
     Format("session-file", "a session file", _is_session_file, _take_in_own),
     Format("sqlite", "a session that bridge export wrote as sqlite", is_sqlite_file, import_sqlite),
     Format("merkle-sessions", "a Merkle-rooted session of questions, one SQLite file", is_merkle_file, import_merkle),
+    *map(_foreign, forms.LINE_FORMS),
+    Format(
+        forms.OPENCODE.name,
+        forms.OPENCODE.title,
+        lambda source: forms.form_of(source) is forms.OPENCODE,
+        forms.take_in_database,
+    ),
 )
 
 
@@ -95,5 +113,15 @@ def take_in(
             hint=f"The formats are {names}.",
             details={"format": format_name[:200], "formats": [one.name for one in FORMATS]},
         )
-    # A file that nothing recognises is read as Bridge's own, which says in detail what is wrong with it.
-    return (chosen or FORMATS[0]).take_in(controller, source, request)
+    if chosen is None:
+        if forms.is_empty(source) and not source.is_directory:
+            raise TranscriptEmpty(
+                f"{source.name!r} holds no record: it is {forms.seen_in(source)}. Nothing was written.",
+                details={"path": source.name, "seen": forms.seen_in(source)},
+            )
+        seen = forms.seen_in(source)
+        raise UnknownTranscriptFormat(
+            f"{source.name!r} is of no form that Bridge takes in: it holds {seen}. Nothing was written.",
+            details={"path": source.name, "seen": seen},
+        )
+    return chosen.take_in(controller, source, request)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
 from io import SEEK_SET
-from typing import BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from bridge.control.controller import Controller
 from bridge.control.errors import ImportSourceChanged
@@ -27,11 +27,12 @@ from bridge.conversations.models import ENTRY_FIELDS, Entry, NewSession
 from bridge.conversations.store import parent_session_of, session_exists
 from bridge.foundation.hashing import digest_hex
 from bridge.foundation.ids import split_entry_id
-from bridge.integrity.chain import SESSION_IMPORTED
+from bridge.integrity.events import ROOT_SEALED, SESSION_IMPORTED
+from bridge.integrity.recorded import ROW_COLUMNS
 from bridge.integrity.removal.store import add_withheld
 from bridge.integrity.store import first_event_type, last_event_of_type, last_event_type
 from bridge.integrity.subtrees import store as subtrees
-from bridge.integrity.verify import ROOT_SEALED, root_of, seal_root
+from bridge.integrity.verify import beside_digest, root_of, seal_root
 from bridge.lineage.descent import MAX_DEPTH, require_acyclic
 from bridge.recall.index import forget_gaps
 from bridge.storage.transaction import Connection
@@ -189,11 +190,11 @@ def _write_records(
     adders: dict[str, Adder],
     forks: ForkWriter | None,
     tell: Progress,
-) -> dict[str, dict[str, str]]:
+) -> dict[str, dict[str, list[str]]]:
     """Write entries and states; return what stands in the place of erased payloads, by session and entry."""
     tx, moment, survey = recording.tx, recording.moment, portable.survey
     whole, written = sha256(), 0
-    withheld: dict[str, dict[str, str]] = {}
+    withheld: dict[str, dict[str, list[str]]] = {}
     portable.source.seek(0, SEEK_SET)
     for record in portable.records(whole.update):
         if isinstance(record, PortableEntry):
@@ -205,7 +206,7 @@ def _write_records(
                 forks.add(entry)
             elif adder.add(entry) and record.is_withheld:
                 tombstone = digest_hex(record.payload_text.encode())
-                withheld.setdefault(record.session_id, {})[record.id] = tombstone
+                withheld.setdefault(record.session_id, {})[record.id] = [tombstone, record.payload_hash]
                 add_withheld(
                     tx,
                     record.session_id,
@@ -229,14 +230,18 @@ def _write_records(
 
 
 def _record(
-    recording: RecordingTransaction, survey: Survey, comparison: Comparison, taken: Taken, withheld: dict[str, str]
+    recording: RecordingTransaction,
+    survey: Survey,
+    comparison: Comparison,
+    taken: Taken,
+    withheld: dict[str, list[str]],
 ) -> None:
     """Record what was taken in: the file by its digest, everything that is here now by its root."""
     session_id = split_entry_id(taken.head_entry_id)[0]
     session = _header_of(survey.header, session_id)
     root = root_of(recording.tx.connection, session_id)
     origin = survey.origins.get(session_id)
-    body = {
+    body: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "digest": survey.digest,
         "added": comparison.added,
@@ -246,16 +251,26 @@ def _record(
         "has_gaps": taken.has_gaps,
         "head": taken.head_entry_id,
         "workspace_id": session.workspace_id,
+        "labels": taken.set_labels,
+        "beside_digest": beside_digest(recording.tx.connection, session_id, taken.last_sequence),
         **({} if origin is None else {"forked_from": origin}),
         **({"withheld": withheld} if withheld else {}),
     }
     if not comparison.exists:
         names = ("kind", "parent_session_id", "parent_relation")
         body.update({name: getattr(session, name) for name in names})
+        body["row"] = _row(recording.tx.connection, session)
     recording.event(session_id, SESSION_IMPORTED, body)
     if last_event_of_type(recording.tx.connection, session_id, ROOT_SEALED) is not None:
         # A root that was given out earlier may lack what came into gaps before its last entry.
         seal_root(recording.tx, session_id, root, taken.last_sequence, recording.moment)
+
+
+def _row(connection: Connection, session: SessionHeader) -> dict[str, str | None]:
+    """Return the columns of a new session's row, as it was made."""
+    new = _incoming(connection, session).new
+    times = {"created_at": session.created_at, "updated_at": session.updated_at}
+    return {name: getattr(new, name) for name in ROW_COLUMNS} | times
 
 
 def _incoming(connection: Connection, session: SessionHeader) -> IncomingSession:

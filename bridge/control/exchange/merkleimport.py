@@ -18,6 +18,7 @@ from bridge.conversations.store import find_external, get_head, get_session, lab
 from bridge.foundation.errors import InvalidId
 from bridge.foundation.hashing import digest_hex
 from bridge.foundation.ids import entry_id, require_safe_id
+from bridge.integrity.events import SOURCE_CHECKED
 from bridge.integrity.store import first_event_type
 from bridge.storage.transaction import Connection
 from bridge.transcripts.errors import TranscriptInvalid
@@ -26,8 +27,6 @@ from bridge.transcripts.sqlitefile import SQLITE_MAGIC
 
 #: Name of the format, harness of such sessions, and source of their entries' external ids.
 FORMAT = "merkle-sessions"
-#: Event that keeps what the session was rooted in where it comes from.
-SOURCE_CHECKED = "session.source_checked"
 
 
 def is_merkle_file(source: Source) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, or_, select, update
+from sqlalchemy import Connection, Select, and_, delete, or_, select, update
 
 from bridge.control.delegations.model import OPEN_STATUSES
 from bridge.storage.tables import (
@@ -14,6 +14,10 @@ from bridge.storage.tables import (
     branch_cursors,
     chat_agents,
     delegations,
+    import_chunks,
+    import_links,
+    import_sessions,
+    import_sources,
     plans,
     repository_states,
     session_entries,
@@ -23,6 +27,7 @@ from bridge.storage.tables import (
 from bridge.storage.transaction import Transaction
 
 _D, _P, _S = delegations.c, plans.c, submissions.c
+_C, _I = import_chunks.c, import_sessions.c
 #: Columns with raw texts, by table: what was asked, decided, handed in, and the plan file.
 RAW_COLUMNS = ((delegations, ("request", "decision")), (submissions, ("text", "field_errors")), (plans, ("text",)))
 _OPEN = [str(status) for status in OPEN_STATUSES]
@@ -58,6 +63,36 @@ def put_raw_text(tx: Transaction, table_name: str, key: dict[str, Any], column: 
     tx.execute(update(table).where(*(table.c[name] == value for name, value in key.items())).values({column: text}))
 
 
+def _sources_of(session_id: str) -> Select[Any]:
+    """Return the transcripts that a session was taken in from."""
+    named = and_(_I.format == import_sources.c.format, _I.native_id == import_sources.c.native_id)
+    return select(import_sources.c.id).join(import_sessions, named).where(_I.session_id == session_id)
+
+
+def raw_lines(connection: Connection, session_id: str) -> Iterator[tuple[str, int, bytes]]:
+    """Yield source, number and body of the kept lines of the transcripts that a session was taken in from."""
+    query = select(_C.source_id, _C.number, _C.body).where(_C.source_id.in_(_sources_of(session_id)))
+    for row in connection.execute(query.order_by(_C.source_id, _C.number)):
+        yield row[0], row[1], bytes(row[2])
+
+
+def put_raw_lines(tx: Transaction, source_id: str, number: int, body: bytes, changed: int) -> None:
+    """Replace kept lines, so many more of which are not as they were."""
+    tx.execute(
+        update(import_chunks)
+        .where(_C.source_id == source_id, _C.number == number)
+        .values(body=body, changed_lines=_C.changed_lines + changed)
+    )
+
+
+def _forget_transcripts(tx: Transaction, session_id: str) -> None:
+    gone = list(tx.connection.execute(_sources_of(session_id)).scalars())
+    tx.execute(delete(import_chunks).where(_C.source_id.in_(gone)))
+    tx.execute(delete(import_sources).where(import_sources.c.id.in_(gone)))
+    tx.execute(delete(import_sessions).where(_I.session_id == session_id))
+    tx.execute(delete(import_links).where(import_links.c.session_id == session_id))
+
+
 def why_open(connection: Connection, session_id: str) -> str | None:
     """Return what goes on in a session; None if nothing does."""
     cursor = select(branch_cursors.c.owner).where(branch_cursors.c.session_id == session_id).limit(1)
@@ -90,6 +125,7 @@ def delete_beside(tx: Transaction, session_id: str) -> list[str]:
         tx.execute(delete(table).where(table.c.delegation_id.in_(gone)))
     tx.execute(delete(delegations).where(_D.parent_session_id == session_id))
     tx.execute(delete(plans).where(_P.session_id == session_id, ~select(_D.id).where(_D.plan_id == _P.id).exists()))
+    _forget_transcripts(tx, session_id)
     for table in (agent_tokens, chat_agents):
         tx.execute(delete(table).where(table.c.session_id == session_id))
     return gone

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
+import zlib
 from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -48,7 +49,20 @@ def mask_raw_rows(tx: Transaction, session_id: str, pattern: re.Pattern[str]) ->
         if masked != text:
             store.put_raw_text(tx, table, key, column, masked)
             changed += 1
+    for source_id, number, body in list(store.raw_lines(tx.connection, session_id)):
+        lines = zlib.decompress(body).decode("utf-8", "surrogateescape").splitlines(keepends=True)
+        masked_lines = [_masked_line(line, pattern) for line in lines]
+        differing = sum(one != other for one, other in zip(lines, masked_lines, strict=True))
+        if differing:
+            kept = zlib.compress("".join(masked_lines).encode("utf-8", "surrogateescape"), 1)
+            store.put_raw_lines(tx, source_id, number, kept, differing)
+            changed += 1
     return changed
+
+
+def _masked_line(line: str, pattern: re.Pattern[str]) -> str:
+    end = line[len(line.rstrip("\r\n")) :]
+    return _masked(line.removesuffix(end), pattern) + end
 
 
 def mask_task_files(folder: Path, delegation_ids: Collection[str], pattern: re.Pattern[str]) -> tuple[int, list[str]]:
@@ -59,7 +73,7 @@ def mask_task_files(folder: Path, delegation_ids: Collection[str], pattern: re.P
             left.append(str(path))
             continue
         text = path.read_bytes().decode("utf-8", "surrogateescape")
-        masked = "".join(_masked(line, pattern) for line in text.splitlines(keepends=True))
+        masked = "".join(_masked_line(line, pattern) for line in text.splitlines(keepends=True))
         masked = pattern.sub(MARK, masked)
         if masked != text:
             path.write_bytes(masked.encode("utf-8", "surrogateescape"))

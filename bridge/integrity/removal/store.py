@@ -48,6 +48,12 @@ def tombstones_of(connection: Connection, session_id: str) -> dict[str, set[str]
     return found
 
 
+def tombstone_rows(connection: Connection, session_id: str) -> list[tuple[str, str, str, str]]:
+    """Return entry, hash of what stands there, hash of the payload, and time of each erasure in a session."""
+    query = select(_W.entry_id, _W.tombstone_hash, _W.payload_hash, _W.erased_at).where(_W.session_id == session_id)
+    return [(row[0], row[1], row[2], row[3]) for row in connection.execute(query)]
+
+
 def add_removed(tx: Transaction, removed: RemovedSession) -> None:
     tx.execute(insert(removed_sessions).values(**removed._asdict()))
 

@@ -12,14 +12,13 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from bridge.foundation.canonical import canonical_text, parse_json
-from bridge.integrity.chain import ENTRY_ERASED, append_event, body_of, recorded_tombstones
+from bridge.integrity.chain import append_event, body_of
+from bridge.integrity.events import ENTRY_ERASED, SESSION_REMOVED
 from bridge.integrity.removal import store
 from bridge.integrity.removal.store import RemovedSession
-from bridge.integrity.store import last_event, last_event_of_type
+from bridge.integrity.store import last_event, last_event_of, last_event_of_type
 from bridge.storage.transaction import Connection, Transaction
 
-#: Event that ends the chain of a session that was removed.
-SESSION_REMOVED: Final = "session.removed"
 #: What stands where something was erased.
 MARK: Final = "[withheld]"
 #: The payload of an entry that was erased as a whole: it keeps no kind's contract, so no reader gives it a meaning.
@@ -76,13 +75,13 @@ def entomb(
     return removed
 
 
-def removal_fault(connection: Connection, session_id: str, events: int, last_hash: str) -> str | None:
+def removal_fault(connection: Connection, session_id: str, events: int) -> str | None:
     """Return what is wrong with the tombstone of a session that is not there; None if it was removed in order.
 
     Parameters
     ----------
-    events, last_hash
-        How many events its chain has, and the hash of the last.
+    events
+        How many events its chain has.
     """
     removed = store.removed_session(connection, session_id)
     text = last_event_of_type(connection, session_id, SESSION_REMOVED)
@@ -91,21 +90,11 @@ def removal_fault(connection: Connection, session_id: str, events: int, last_has
     if text is None:
         return "It has a tombstone, but its chain does not record the removal."
     body: Mapping[str, Any] = body_of(text)
-    pinned = (body.get("session_root"), body.get("next_sequence"), events, last_hash)
-    if pinned != (removed.session_root, removed.next_sequence, removed.events, removed.event_hash):
+    last = last_event_of(connection, session_id)
+    pinned = (session_id, body.get("session_root"), body.get("next_sequence"), events, *last)
+    if pinned != tuple(removed):
         return "Its tombstone is not the one that its chain records."
     return None
-
-
-def tombstone_faults(connection: Connection, session_id: str) -> list[tuple[str, str]]:
-    """Return the entries whose tombstones are not those that the chain records, each with what is wrong."""
-    recorded, stored = recorded_tombstones(connection, session_id), store.tombstones_of(connection, session_id)
-    named = sorted({*recorded, *stored})
-    return [
-        (entry_id, "Its tombstones are not those that the chain records.")
-        for entry_id in named
-        if recorded.get(entry_id) != stored.get(entry_id)
-    ]
 
 
 def removed_without_chain(connection: Connection, chains: Collection[str]) -> list[str]:

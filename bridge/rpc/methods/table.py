@@ -22,6 +22,7 @@ from bridge.rpc.methods.table_agent import AGENT_TABLE
 from bridge.rpc.methods.table_places import PLACE_TABLE
 from bridge.rpc.methods.table_removal import REMOVAL_TABLE
 from bridge.rpc.methods.table_sessions import SESSION_TABLE
+from bridge.rpc.methods.table_steering import STEERING_TABLE
 from bridge.rpc.methods.table_work import WORK_TABLE
 from bridge.rpc.roles import EVERYONE, READERS, WRITERS, Role
 from bridge.semantics import errors as semantics
@@ -249,6 +250,14 @@ _TABLE: Final = (
 METHODS: Final = MappingProxyType(
     {
         method.name: method
-        for method in (*_TABLE, *SESSION_TABLE, *WORK_TABLE, *AGENT_TABLE, *PLACE_TABLE, *REMOVAL_TABLE)
+        for method in (
+            *_TABLE,
+            *SESSION_TABLE,
+            *WORK_TABLE,
+            *STEERING_TABLE,
+            *AGENT_TABLE,
+            *PLACE_TABLE,
+            *REMOVAL_TABLE,
+        )
     }
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.engine import make_url
 
 from bridge.control.checks.verification import read_root, verify
@@ -29,6 +31,7 @@ from bridge.foundation.config import load_settings
 from bridge.integrity.log.leaves import LogRoot
 from bridge.integrity.store import iterate_events, last_position
 from bridge.storage.errors import RowRefused
+from bridge.storage.tables import import_chunks, import_sessions, import_sources
 from tests.databases import unguarded
 
 NOWHERE = Standpoint()
@@ -216,6 +219,63 @@ def test_raw_texts_of_a_task_and_files_of_its_folder_go_as_well(controller, talk
     assert request.objective == 'use "[withheld]" there'
     assert not files_with(folder, SECRET)
     assert json.loads((folder / "result.json").read_text()) == {"summary": "[withheld]\n"}
+
+
+def test_kept_lines_of_the_transcript_that_it_came_from_go_as_well(controller, talk):
+    lines = [{"text": "before"}, {"text": f'say "{SECRET}" \u00fc'}, {"text": "after"}]
+    body = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    entry = talk.say(f'say "{SECRET}" \u00fc')
+    moment = controller.now()
+
+    def write(tx):
+        tx.execute(
+            import_sources.insert().values(
+                id="s1",
+                format="claude-code",
+                native_id="n1",
+                size=len(body),
+                line_count=3,
+                digest="0" * 64,
+                is_redacted=1,
+                created_at=moment,
+                updated_at=moment,
+                state="{}",
+            )
+        )
+        tx.execute(
+            import_chunks.insert().values(
+                source_id="s1",
+                number=0,
+                first_line=1,
+                line_count=3,
+                byte_offset=0,
+                size=len(body),
+                digest="0" * 64,
+                changed_lines=0,
+                body=zlib.compress(body),
+            )
+        )
+        tx.execute(
+            import_sessions.insert().values(
+                format="claude-code", native_id="n1", session_id=talk.session, created_at=moment, updated_at=moment
+            )
+        )
+
+    def chunks():
+        with controller.store.read() as connection:
+            return connection.execute(select(import_chunks.c.body, import_chunks.c.changed_lines)).all()
+
+    controller.store.write(write)
+    assert erase(controller, NOWHERE, entry.id).raw_texts == 1
+    ((kept, changed),) = chunks()
+    assert changed == 1
+    assert [json.loads(line)["text"] for line in zlib.decompress(bytes(kept)).splitlines()] == [
+        "before",
+        "[withheld]",
+        "after",
+    ]
+    prune(controller, keep=0)
+    assert chunks() == []
 
 
 @pytest.mark.one_database("backups beside the store are files")

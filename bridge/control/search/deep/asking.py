@@ -198,6 +198,12 @@ async def ask_deep(
     return done
 
 
+def is_unsure(controller: Controller, standpoint: Standpoint, text: str) -> bool:
+    """Return whether the index has chats for a text and is not sure of them. Blocking."""
+    found = find_chats(controller, standpoint, text)
+    return bool(found.chats) and not found.found.is_confident
+
+
 class _Watch:
     """Counts what a model takes, but for the time of its look-ups."""
 
