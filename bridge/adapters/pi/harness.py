@@ -63,10 +63,11 @@ class PiHarness:
             stderr_path=request.folder / "version-errors.txt",
         )
         await child.wait(request.limits.start_seconds)
-        texts = [
-            await to_thread.run_sync(_read, request.folder / name) for name in ("version.txt", "version-errors.txt")
-        ]
-        return next((text.split()[-1][:80] for text in texts if text.strip()), None)
+        for path in (told, request.folder / "version-errors.txt"):
+            text = await to_thread.run_sync(_read, path)
+            if text.strip():
+                return text.split()[-1][:80]
+        return None
 
     async def open(self, request: OpenRequest) -> PiConversation:
         """Start the program and a session in it; see ``bridge.adapters.conversation.ConversationHarness``."""
