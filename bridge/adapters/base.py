@@ -16,6 +16,7 @@ import anyio
 
 from bridge.adapters.events import AdapterEvent
 from bridge.process.children import DEFAULT_OUTPUT_LIMIT_BYTES
+from bridge.process.confinement import Confinement
 from bridge.process.groups import DEFAULT_GRACE_SECONDS
 from bridge.process.identity import ProcessIdentity
 
@@ -138,6 +139,8 @@ class TaskRequest:
     mcp_command
         Program and arguments of the MCP server for this worker, which finds its token in the worker's environment;
         empty if there is none.
+    confinement
+        Where the worker's processes may write; None: wherever this process may.
     """
 
     delegation_id: str
@@ -161,6 +164,7 @@ class TaskRequest:
     output_limit_bytes: int = DEFAULT_OUTPUT_LIMIT_BYTES
     previous_errors: tuple[Mapping[str, str], ...] = ()
     mcp_command: tuple[str, ...] = ()
+    confinement: Confinement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from bridge.adapters.base import Capabilities
 from bridge.adapters.events import AdapterEvent
+from bridge.process.confinement import Confinement
 from bridge.process.groups import DEFAULT_GRACE_SECONDS
 from bridge.process.identity import ProcessIdentity
 
@@ -152,6 +153,8 @@ class OpenRequest:
         Is shown text as it arrives.
     started
         Is told of the process at once, before anything else; what it raises ends the child.
+    confinement
+        Where the agent's processes, and those that Bridge runs for it, may write; None: wherever this process may.
     """
 
     directory: Path
@@ -166,6 +169,7 @@ class OpenRequest:
     permission: PermissionPolicy = refuse
     live: Callable[[LiveText], None] | None = None
     started: Callable[[ProcessIdentity], Awaitable[None]] | None = None
+    confinement: Confinement | None = None
     limits: Limits = field(default_factory=Limits)
 
 

@@ -65,6 +65,7 @@ class AcpConversation:
             request.environment,
             marker=request.marker,
             grace_seconds=request.limits.grace_seconds,
+            confinement=request.confinement,
         )
         self._client = ClientSide(
             files,

@@ -19,8 +19,10 @@ from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.model import Attempt, Delegation, DelegationStatus, Submission
+from bridge.control.delegations.preparing import Place, placed
 from bridge.control.delegations.settlement import AttemptOutcome
 from bridge.control.delegations.submitting import SUBMITTED_GRACE_SECONDS, final_submission, has_ended
+from bridge.control.errors import SetupFailed
 from bridge.control.recording import RecordingTransaction
 from bridge.control.taskgroups import sole_error_group
 from bridge.conversations.models import EntryDraft
@@ -48,6 +50,8 @@ class Assigned:
     base_commit: str
     worktree: Path
     worker_session_id: str
+    #: What its processes get of their place, once that is ready.
+    place: Place | None = None
 
 
 async def work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
@@ -55,7 +59,23 @@ async def work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
 
     Only an invalid result is tried again: the next attempt runs in the same worktree and is told what was wrong.
     If the calling task is cancelled, the worker's processes are ended first.
+
+    Raises
+    ------
+    InvalidConfiguration, SetupFailed, NoFreePort, ConfinementRefused, ObjectsNotTaken
+        If the worker's place cannot be made ready; no attempt was begun then.
     """
+    session_id = assigned.worker_session_id
+    try:
+        async with placed(controller, assigned.delegation, worktree=assigned.worktree, session_id=session_id) as place:
+            return await _work(controller, replace(assigned, place=place))
+    except SetupFailed as error:
+        if not error.details["is_cancelled"]:
+            raise
+        return _cancelled_before(1, assigned.delegation.request.attempts_permitted)
+
+
+async def _work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
     permitted = assigned.delegation.request.attempts_permitted
     problems: Sequence[Mapping[str, str]] = ()
     for number in range(1, permitted + 1):
@@ -174,6 +194,8 @@ def _task_request(
     offer: Offer | None,
 ) -> TaskRequest:
     request = assigned.delegation.request
+    place = assigned.place or Place(controller.environment)
+    folder = attempt_folder(controller, assigned.delegation.id, number)
     return TaskRequest(
         delegation_id=assigned.delegation.id,
         attempt=number,
@@ -187,9 +209,10 @@ def _task_request(
         output_schema=request.output_schema,
         command=request.command,
         worktree=assigned.worktree,
-        folder=attempt_folder(controller, assigned.delegation.id, number),
-        environment=controller.environment,
-        additions={**request.environment, **({} if offer is None else offer.environment)},
+        folder=folder,
+        environment=place.inherited,
+        additions={**request.environment, **place.additions, **({} if offer is None else offer.environment)},
+        confinement=place.confined_to(folder),
         mcp_command=() if offer is None else offer.command,
         marker=attempt_marker(assigned.delegation.id, number),
         timeout_seconds=request.timeout_seconds,
