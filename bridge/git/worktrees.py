@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +21,17 @@ from bridge.git.errors import (
     WorktreeNotRegistered,
     WorktreePathTaken,
 )
-from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, run_git
+from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, GitOutput, run_git
 from bridge.git.repository import RepositoryLocation, discover, read_pointer
 
 #: Time limit for writing out or deleting a whole work tree.
 CHECKOUT_TIMEOUT_SECONDS = 600.0
+#: How often, and how long apart in seconds, git is run again that came upon a half-made worktree of another git.
+HALF_MADE_TRIES = 20
+HALF_MADE_SECONDS = 0.02
+
+_locks: dict[str, threading.Lock] = {}
+_locks_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +60,10 @@ class Worktree:
 
 def list_worktrees(location: RepositoryLocation, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> list[Worktree]:
     """Return all worktrees of the repository, the main one first."""
-    output = run_git(
-        ["worktree", "list", "--porcelain", "-z"], cwd=location.run_directory, timeout_seconds=timeout_seconds
+    output = _past_half_made(
+        lambda: run_git(
+            ["worktree", "list", "--porcelain", "-z"], cwd=location.run_directory, timeout_seconds=timeout_seconds
+        )
     )
     found: list[Worktree] = []
     for block in output.stdout.split(b"\0\0"):
@@ -221,13 +233,12 @@ def _works_on(path: Path, branch: str) -> bool:
 def _add(location: RepositoryLocation, path: Path, arguments: list[str], timeout_seconds: float) -> None:
     if os.path.lexists(path):
         raise WorktreePathTaken(f"{str(path)!r} exists already; no worktree was made.", details={"path": str(path)})
+    command = ["-c", "submodule.recurse=false", "worktree", "add", "--quiet", *arguments]
     try:
-        run_git(
-            ["-c", "submodule.recurse=false", "worktree", "add", "--quiet", *arguments],
-            cwd=location.run_directory,
-            timeout_seconds=timeout_seconds,
-            may_prompt=True,
-        )
+        with _adding(location):
+            _past_half_made(
+                lambda: run_git(command, cwd=location.run_directory, timeout_seconds=timeout_seconds, may_prompt=True)
+            )
     except GitFailed as error:
         words = str(error.details.get("stderr", ""))
         if "already registered worktree" in words:
@@ -239,6 +250,32 @@ def _add(location: RepositoryLocation, path: Path, arguments: list[str], timeout
     except GitTimedOut:
         _discard(location, path)
         raise
+
+
+@contextlib.contextmanager
+def _adding(location: RepositoryLocation) -> Iterator[None]:
+    """Let one thread of this process at a time make a worktree in a repository; see :func:`_past_half_made`."""
+    with _locks_lock:
+        lock = _locks.setdefault(str(location.common_dir), threading.Lock())
+    with lock:
+        yield
+
+
+def _past_half_made(run: Callable[[], GitOutput]) -> GitOutput:
+    """Run a git that looks at all worktrees, again where it came upon one that another git was just making.
+
+    git writes the small files of a new worktree in place, and gives up when it finds one of them empty. It does so
+    before it makes anything itself.
+    """
+    for _ in range(HALF_MADE_TRIES - 1):
+        try:
+            return run()
+        except GitFailed as error:
+            words = str(error.details.get("stderr", ""))
+            if "failed to read" not in words or "commondir" not in words:
+                raise
+            time.sleep(HALF_MADE_SECONDS)
+    return run()
 
 
 def _verified(location: RepositoryLocation, path: Path, commit: str) -> RepositoryLocation:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import anyio
 from anyio import to_thread
 
+from bridge.adapters.base import Capabilities
 from bridge.agents.policy import WriteMode
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
@@ -33,6 +34,7 @@ from bridge.control.delegations.setups import Setup, SetupReport, run_setup
 from bridge.control.errors import SetupFailed
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.models import EntryDraft
+from bridge.foundation.errors import BridgeError
 from bridge.foundation.logs import get_logger
 from bridge.git.errors import GitError
 from bridge.git.lending import lend, location_of, take_back
@@ -150,6 +152,20 @@ async def placed(
     finally:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(_undo, making)
+
+
+def open_door(controller: Controller, place: Place | None, capabilities: Capabilities) -> None:
+    """See to it that a worker that has tools finds the controller which offers them; it cannot start one itself.
+
+    A controller that cannot be started is logged: the worker can do without its tools.
+    """
+    is_confined = place is not None and place.confinement is not None
+    if not is_confined or not capabilities.mcp or controller.open_door is None:
+        return
+    try:
+        controller.open_door()
+    except BridgeError as error:
+        _log.warning("no controller for a worker's tools", action="open_door", code=error.code, why=error.message)
 
 
 def setup_marker(delegation_id: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bridge.control.controller import Controller
 from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.model import AdoptionStatus, Delegation
+from bridge.control.delegations.preparing import give_back, lent_folder
 from bridge.control.recording import RecordingTransaction
 from bridge.workspaces import checkouts
 from bridge.workspaces.models import Workspace, WorkspaceKind, WorkspaceStatus
@@ -31,6 +32,8 @@ def release_worktree(
     workspace = _worktree_of(controller, delegation)
     if workspace is None:
         return delegation
+    # Once more, if it could not be done when the worker ended.
+    give_back(controller, delegation, workspace)
     reason = _reason_to_keep(controller, delegation, workspace, kept_in, preserved or delegation.result_commit)
 
     def record(recording: RecordingTransaction) -> Delegation:
@@ -68,6 +71,9 @@ def _reason_to_keep(
     """Remove the worktree if that is proven to lose nothing, and return None; else the reason why it stays."""
     if delegation.adoption_status is AdoptionStatus.PENDING:
         return f"its changes wait: adopt, discard, or open it with bridge task path {delegation.name or delegation.id}"
+    lent = lent_folder(controller, delegation.id)
+    if lent.exists():
+        return f"objects of its worker could not be brought into the repository; they are in {lent}"
     # What the result ref holds is kept until somebody removes the ref itself.
     refs = [*kept_in, *(commit for commit in (delegation.result_ref, preserved) if commit is not None)]
     return checkouts.release(

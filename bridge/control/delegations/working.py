@@ -19,7 +19,7 @@ from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.model import Attempt, Delegation, DelegationStatus, Submission
-from bridge.control.delegations.preparing import Place, placed
+from bridge.control.delegations.preparing import Place, open_door, placed
 from bridge.control.delegations.settlement import AttemptOutcome
 from bridge.control.delegations.submitting import SUBMITTED_GRACE_SECONDS, final_submission, has_ended
 from bridge.control.errors import SetupFailed
@@ -109,11 +109,11 @@ async def _attempt(
     offer = await to_thread.run_sync(partial(controller.recorder.transact, begin))
     cancel = anyio.Event()
     task = _task_request(controller, assigned, number, problems, offer)
+    runner = harness(delegation.request.harness)
+    await to_thread.run_sync(partial(open_door, controller, assigned.place, runner.capabilities))
     async with sole_error_group() as group:
         group.start_soon(_watch_for_end, controller, delegation.id, number, cancel)
-        outcome = await harness(delegation.request.harness).run(
-            task, _Sink(controller, assigned, number, offer), cancel=cancel
-        )
+        outcome = await runner.run(task, _Sink(controller, assigned, number, offer), cancel=cancel)
         group.cancel_scope.cancel()
     duration = max(0.0, controller.clock.monotonic() - began)
     # The worker is done: from here on its outcome stands, whatever happens to whoever waits for it.
