@@ -99,8 +99,8 @@ def lend(location: RepositoryLocation, folder: Path) -> None:
                 (folder / name).symlink_to(common / name)
         # git locks the packed refs wherever a link leads, even where none of them changes (a rebase takes back its
         # CHERRY_PICK_HEAD so). A copy it may lock; and it holds all refs, should the user pack theirs meanwhile.
-        _put(folder / "packed-refs", _all_refs(common))
-        _put(own / "info" / "alternates", os.fsencode(common / "objects") + b"\n")
+        _put(folder / "packed-refs", _all_refs(common), is_durable=False)
+        _put(own / "info" / "alternates", os.fsencode(common / "objects") + b"\n", is_durable=False)
         with _alternates(location) as lines:
             if os.fsencode(own) not in lines:
                 lines.append(os.fsencode(own))
@@ -383,13 +383,14 @@ def _all_refs(common_dir: Path) -> bytes:
     return b"".join(b"%s %s\n" % (found[name], name) for name in sorted(found))
 
 
-def _put(target: Path, content: bytes) -> None:
-    """Put a file in the place of another in one step, safely on the disk."""
+def _put(target: Path, content: bytes, *, is_durable: bool = True) -> None:
+    """Put a file in the place of another in one step; ``is_durable``: such that a power cut does not take it back."""
     draft = target.parent / f"{target.name}.{secrets.token_hex(6)}.tmp"
     with draft.open("wb") as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
+        if is_durable:
+            os.fsync(file.fileno())
     draft.replace(target)
 
 

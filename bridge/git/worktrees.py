@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ CHECKOUT_TIMEOUT_SECONDS = 600.0
 HALF_MADE_TRIES = 20
 HALF_MADE_SECONDS = 0.02
 
+_COMMIT_ID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _locks: dict[str, threading.Lock] = {}
 _locks_lock = threading.Lock()
 
@@ -151,8 +153,12 @@ def add_detached(
     GitFailed, GitTimedOut, GitMissing
         If git fails; no half-made worktree is left.
     """
-    require_commit(location, commit)
-    _add(location, path, ["--detach", str(path), commit], timeout_seconds)
+    try:
+        _add(location, path, ["--detach", str(path), commit], timeout_seconds)
+    except GitFailed:
+        # Asked only now, since the commit is nearly always there: it was somebody's HEAD a moment ago.
+        require_commit(location, commit)
+        raise
     return _verified(location, path, commit)
 
 
@@ -279,7 +285,6 @@ def _past_half_made(run: Callable[[], GitOutput]) -> GitOutput:
 
 
 def _verified(location: RepositoryLocation, path: Path, commit: str) -> RepositoryLocation:
-    found = run_git(["rev-parse", "HEAD"], cwd=path).text
     made: RepositoryLocation | None = None
     try:
         made = require_registered(path)
@@ -288,6 +293,7 @@ def _verified(location: RepositoryLocation, path: Path, commit: str) -> Reposito
         raise WorktreeMismatch(
             f"The new worktree {str(path)!r} is not registered; it was removed again.", details={"path": str(path)}
         ) from error
+    found = _detached_head(made) or run_git(["rev-parse", "HEAD"], cwd=path).text
     if found != commit or made.common_dir != location.common_dir:
         _discard(location, path)
         raise WorktreeMismatch(
@@ -295,6 +301,12 @@ def _verified(location: RepositoryLocation, path: Path, commit: str) -> Reposito
             details={"path": str(path), "expected": commit, "found": found},
         )
     return made
+
+
+def _detached_head(location: RepositoryLocation) -> str | None:
+    """Return the commit in the HEAD of a worktree, as its file has it; None if that names a branch, or is no file."""
+    content = (read_pointer(location.git_dir / "HEAD") or b"").strip()
+    return content.decode("ascii") if _COMMIT_ID.fullmatch(content) else None
 
 
 def _discard(location: RepositoryLocation, path: Path) -> None:
@@ -360,8 +372,10 @@ def checkout_drift(path: Path, expected_branch: str | None) -> CheckoutDrift:
         If the folder is no longer a worktree of its own.
     """
     location = require_registered(path)
-    head = run_git(["symbolic-ref", "--quiet", "HEAD"], cwd=location.root, accepted=(0, 1))
-    branch = head.text if head.status == 0 else None
+    branch = None
+    if _detached_head(location) is None:
+        head = run_git(["symbolic-ref", "--quiet", "HEAD"], cwd=location.root, accepted=(0, 1))
+        branch = head.text if head.status == 0 else None
     notes: list[str] = []
     if branch != expected_branch:
         if branch is None:

@@ -1,8 +1,9 @@
 """What Bridge adds to a delegation, against the same worktree and the same child without it; and many at once.
 
-``python tests/benchmarks/delegation.py [overhead|many|memory ...]``. ``overhead`` runs one delegation after the other in
+``python tests/benchmarks/delegation.py [overhead|many ...]``. ``overhead`` runs one delegation after the other in
 one controller, and in turns ``git worktree add`` with the same spawn and wait; both confined alike. Counted for Bridge
-is the time from the request to the child's start, and from its end to the recorded result.
+is the time from the request to the child's start, and from its end to the recorded result; giving up the worktree,
+which comes after that, is told beside it.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ sys.path.insert(0, str(ROOT))
 from bridge.adapters import command as command_harness  # noqa: E402 - found by the line above
 from bridge.agents.policy import PolicyLimits  # noqa: E402
 from bridge.control.controller import Controller  # noqa: E402
-from bridge.control.delegations import delegating  # noqa: E402
+from bridge.control.delegations import carrying, delegating  # noqa: E402
 from bridge.control.delegations.delegating import Wanted, delegator_of, end_delegations  # noqa: E402
-from bridge.control.delegations.model import DelegationStatus, Request  # noqa: E402
+from bridge.control.delegations.model import Delegation, DelegationStatus, Request  # noqa: E402
+from bridge.control.sessions import initialise  # noqa: E402
 from bridge.control.standpoint import Standpoint  # noqa: E402
 from bridge.conversations.models import NewSession  # noqa: E402
 from bridge.foundation.clock import SystemClock  # noqa: E402
@@ -62,7 +64,9 @@ async def bare(path: Path, folder: Path) -> float:
     logs = folder / "logs" / target.name
     logs.mkdir(parents=True)
     began = time.perf_counter()
-    done = await asyncio.create_subprocess_exec("git", "worktree", "add", "-q", "--detach", str(target), "HEAD", cwd=path)
+    done = await asyncio.create_subprocess_exec(
+        "git", "worktree", "add", "-q", "--detach", str(target), "HEAD", cwd=path
+    )
     await done.wait()
     child = await spawn(
         CHILD,
@@ -82,6 +86,15 @@ class Marks:
     def __init__(self) -> None:
         self.started: dict[str, float] = {}
         self.ended: dict[str, float] = {}
+        self.recorded: dict[str, float] = {}
+        conclude = carrying.conclude
+
+        def concluded(controller: Controller, delegation: Delegation, *words: Any) -> Delegation:
+            done = conclude(controller, delegation, *words)
+            self.recorded[delegation.id] = time.perf_counter()
+            return done
+
+        carrying.conclude = concluded
         original = command_harness.spawn
 
         async def marked(*words: Any, **keys: Any) -> children.Child:
@@ -107,9 +120,10 @@ async def overhead(files: int) -> dict[str, Any]:
         path = repository(folder, files)
         settings = load_settings({"BRIDGE_HOME": str(folder / "home")})
         with Controller(settings, clock=SystemClock(), environment=dict(os.environ)) as controller:
-            session = controller.recorder.create_session(NewSession(harness="benchmark")).id
+            workspace = initialise(controller, path).registration.workspace
+            session = controller.recorder.create_session(NewSession(harness="benchmark", workspace_id=workspace.id)).id
             delegator, marks = delegator_of(controller), Marks()
-            before, after, without = [], [], []
+            before, after, release, without = [], [], [], []
             for number in range(ROUNDS + 2):
                 request = Request(name=f"t{number}", objective="x", command=CHILD, timeout_seconds=60.0)
                 began = time.perf_counter()
@@ -121,14 +135,16 @@ async def overhead(files: int) -> dict[str, Any]:
                 bare_seconds = await bare(path, folder)
                 if number >= 2:  # the first ones import what is needed
                     before.append(marks.started[asked.id] - began)
-                    after.append(done - marks.ended[asked.id])
+                    after.append(marks.recorded[asked.id] - marks.ended[asked.id])
+                    release.append(done - marks.recorded[asked.id])
                     without.append(bare_seconds)
             await end_delegations(controller)
-    request_to_start, end_to_recorded, reference = map(statistics.median, (before, after, without))
+    request_to_start, end_to_recorded, releasing, reference = map(statistics.median, (before, after, release, without))
     return {
         "files": files,
         "request_to_start_ms": round(request_to_start * 1e3, 1),
         "end_to_recorded_ms": round(end_to_recorded * 1e3, 1),
+        "released_ms": round(releasing * 1e3, 1),
         "worktree_and_spawn_ms": round(reference * 1e3, 1),
         "ratio": round((request_to_start + end_to_recorded) / reference, 2),
     }

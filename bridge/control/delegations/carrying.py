@@ -29,7 +29,7 @@ from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.logs import get_logger
 from bridge.git.commits import preserve
-from bridge.git.repository import discover
+from bridge.git.repository import RepositoryLocation, discover
 from bridge.workspaces import checkouts
 from bridge.workspaces.models import Workspace
 from bridge.workspaces.store import save_state
@@ -123,16 +123,22 @@ def _failed(delegation: Delegation, error: BaseException) -> AttemptOutcome:
 def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
     """Reserve, make and record everything that a worker needs before it starts."""
     controller, delegation = orchestration.controller, approved.delegation
+    location: RepositoryLocation | None = None
     if delegation.request.write_mode == WriteMode.SHARED:
         workspace, base = orchestration.workspace, _shared_base(controller, orchestration.checkout, delegation.id)
     else:
-        workspace, base = _own_worktree(orchestration, approved), approved.base_commit
+        workspace, location = _own_worktree(orchestration, approved)
+        base = approved.base_commit
     observation = controller.observer.observe_exactly(workspace.folder)
     controller.keeper.keep(observation)
     objective = delegation.request.objective
 
     def record(recording: RecordingTransaction) -> Assigned:
         connection, moment = recording.tx.connection, recording.moment
+        if location is not None:
+            body = {"delegation_id": delegation.id, "base_commit": base}
+            recording.event(f"workspace:{workspace.id}", "worktree.created", body)
+            checkouts.activate(recording.tx, workspace, location, moment)
         save_state(recording.tx, observation, moment)
         agent = Agent(
             id=f"a{secrets.token_hex(6)}",
@@ -176,8 +182,8 @@ def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
     return controller.recorder.transact(record)
 
 
-def _own_worktree(orchestration: Orchestration, approved: Approved) -> Workspace:
-    """Reserve, make and record a worktree. The delegation's row names it from the first step, so none is forgotten."""
+def _own_worktree(orchestration: Orchestration, approved: Approved) -> tuple[Workspace, RepositoryLocation]:
+    """Reserve and make a worktree. The delegation's row names it from the first step, so that none is forgotten."""
     controller, delegation = orchestration.controller, approved.delegation
 
     def reserve(recording: RecordingTransaction) -> Workspace:
@@ -195,14 +201,8 @@ def _own_worktree(orchestration: Orchestration, approved: Approved) -> Workspace
         recording.event(f"workspace:{reserved.id}", "worktree.reserved", {"delegation_id": delegation.id})
         return reserved
 
-    def activate(recording: RecordingTransaction) -> Workspace:
-        body = {"delegation_id": delegation.id, "base_commit": approved.base_commit}
-        recording.event(f"workspace:{reserved.id}", "worktree.created", body)
-        return checkouts.activate(recording.tx, reserved, location, recording.moment)
-
     reserved = controller.recorder.transact(reserve)
-    location = checkouts.create(discover(orchestration.checkout), reserved)
-    return controller.recorder.transact(activate)
+    return reserved, checkouts.create(discover(orchestration.checkout), reserved)
 
 
 def _shared_base(controller: Controller, checkout: Path, delegation_id: str) -> str:

@@ -72,8 +72,9 @@ def inspect(
             timeout_seconds=timeout,
         )
         location = discover(worktree)
-        changes = changed_paths(location, base_commit, preserved.commit)
-        if not is_shared and not is_ancestor(location, base_commit, preserved.commit):
+        is_changed = preserved.commit != base_commit
+        changes = changed_paths(location, base_commit, preserved.commit) if is_changed else []
+        if is_changed and not is_shared and not is_ancestor(location, base_commit, preserved.commit):
             drift += (f"HEAD is at {preserved.head}, which does not descend from the base {base_commit}.",)
     except (BridgeError, OSError) as error:
         problem = error.message if isinstance(error, BridgeError) else str(error)
