@@ -147,6 +147,11 @@ class Child:
         """Whether the process itself is over; what it started may still run."""
         return self._ended.is_set()
 
+    @property
+    def exit(self) -> ChildExit | None:
+        """How it ended, once its whole group is gone; None before."""
+        return self._exit
+
     async def left_within(self, seconds: float) -> bool:
         """Wait for the process itself to end by its own will; return whether it did."""
         return await _in_thread(self._ended.wait, seconds)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridge.adapters.states import expanded, state_paths
-from bridge.agents.policy import WriteMode
+from bridge.agents.policy_model import WriteMode
 from bridge.control.controller import Controller
 from bridge.control.delegations.model import Request
 from bridge.control.delegations.placesettings import WorkerSettings

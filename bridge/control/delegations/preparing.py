@@ -17,7 +17,7 @@ import anyio
 from anyio import to_thread
 
 from bridge.adapters.base import Capabilities
-from bridge.agents.policy import WriteMode
+from bridge.agents.policy_model import WriteMode
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.confining import WORDS, confine
@@ -52,8 +52,8 @@ CHECKOUT_VARIABLE: Final = "BRIDGE_CHECKOUT"
 DELEGATION_VARIABLE: Final = "BRIDGE_DELEGATION"
 #: What the lines of a setup print, in the folder of the task.
 SETUP_LOG: Final = "setup.log"
-#: Says, in the folder of the task, that the worktree was set up: a retry in the same one does not do it again.
-_DONE: Final = "prepared"
+#: Says, in the worktree's git directory, that it was set up: another try in the same one does not do it again.
+_DONE: Final = "bridge-prepared"
 #: Digits of the repository id that name its folder of kept outcomes.
 _REPOSITORY_DIGITS: Final = 12
 #: Paths of files that a setup made and git does not ignore, as they are named in a note.
@@ -236,11 +236,13 @@ def _checkout(making: _Making) -> Path:
 
 async def _set_up(making: _Making, place: Place) -> SetupReport | None:
     settings = making.worktree_settings
-    done = making.folder / _DONE
-    if not (settings.setup or settings.always) or done.exists():
+    if making.location is None or not (settings.setup or settings.always):
+        return None
+    done = making.location.git_dir / _DONE
+    if done.exists():
         return None
     cache = None
-    if settings.cache and making.location is not None:
+    if settings.cache:
         repository = making.location.repository_id[:_REPOSITORY_DIGITS]
         cache = SetupCache(making.controller.settings.setups / repository, settings)
     request = making.delegation.request
