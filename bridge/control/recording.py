@@ -100,6 +100,21 @@ class RecordingTransaction:
         """Make a session that goes on from an entry of another one; nothing is copied."""
         return self._create(new, forest.fork_payload(self.tx.connection, entry_id), stamp)
 
+    def take_in_session(
+        self, new: NewSession, source: Mapping[str, Any], created_at: str, stamp: Stamp, *, origin: str | None = None
+    ) -> Session:
+        """Make a session that another program recorded, as of when it began there.
+
+        Parameters
+        ----------
+        source
+            What the other program says about it; kept in its root.
+        origin
+            The entry here that it goes on from, if it is a fork.
+        """
+        forked = {} if origin is None else forest.fork_payload(self.tx.connection, origin)
+        return self._create(new, forked, stamp, source=source, created_at=created_at)
+
     def move_head(self, session_id: str, entry_id: str, *, expected_head: str | None = None) -> HeadMove:
         """Move a session's head (see ``forest.move_head``); recorded only if it moves."""
         move = forest.move_head(self.tx, session_id, entry_id, self.moment, expected_head=expected_head)
@@ -160,11 +175,20 @@ class RecordingTransaction:
         """Append an audit event of one's own: for changes that are not recordings."""
         append_event(self.tx, chain_id, event_type, body, self.moment)
 
-    def _create(self, new: NewSession, root_payload: dict[str, Any], stamp: Stamp) -> Session:
+    def _create(
+        self,
+        new: NewSession,
+        root_payload: dict[str, Any],
+        stamp: Stamp,
+        *,
+        source: Mapping[str, Any] | None = None,
+        created_at: str | None = None,
+    ) -> Session:
         if new.parent_session_id is not None:
             parent_of = partial(parent_session_of, self.tx.connection)
             require_acyclic(new.id, new.parent_session_id, parent_of, limit=MAX_DEPTH)
-        draft = EntryDraft(kind=ROOT_KIND, payload=root_payload, created_at=self.moment)
+        payload = root_payload if source is None else {**root_payload, "source": dict(source)}
+        draft = EntryDraft(kind=ROOT_KIND, payload=payload, created_at=created_at or self.moment)
         session, root = forest.create_session(self.tx, new, self._recorder.prepare(draft, stamp))
         body = {
             "entry_id": root.id,
@@ -173,7 +197,8 @@ class RecordingTransaction:
             "kind": session.kind,
             "parent_session_id": session.parent_session_id,
             "parent_relation": session.parent_relation,
-            "row": {name: getattr(session, name) for name in ROW_COLUMNS},
+            # A session that another program recorded is as old as it says.
+            "row": {name: getattr(session, name) for name in (*ROW_COLUMNS, *(_TIMES if created_at else ()))},
             **root_payload,
             **beside_of(root),
         }
@@ -192,6 +217,7 @@ def beside_of(entry: Entry) -> dict[str, str]:
     return {name: value for name in BESIDE_COLUMNS if (value := getattr(entry, name)) is not None}
 
 
+_TIMES = ("created_at", "updated_at")
 _CHANGEABLE = frozenset({"label", "status", "workspace_id", "agent_id", "harness"})
 
 

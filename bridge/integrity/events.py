@@ -14,6 +14,8 @@ ENTRY_APPENDED: Final = "entry.appended"
 SESSION_CREATED: Final = "session.created"
 #: Records a session taken in from elsewhere: all of its entries through a sequence, by their root.
 SESSION_IMPORTED: Final = "session.imported"
+#: Records entries taken in from another program's transcript: a run of sequences, by a digest over all of them.
+ENTRIES_IMPORTED: Final = "entries.imported"
 #: Changes columns of a session's row.
 SESSION_UPDATED: Final = "session.updated"
 #: Moves a head without a new entry.
@@ -73,6 +75,14 @@ _TYPES: Final = (
         "session_root sequence next_sequence has_gaps head",
         "format_version digest added workspace_id forked_from kind parent_session_id parent_relation row labels "
         "beside_digest format source",
+    ),
+    _of(
+        "session",
+        ENTRIES_IMPORTED,
+        "Entries were taken in from another program's transcript: how many, the first and the last sequence, and a "
+        "digest over their hashes and what no entry hash covers; `updated_at` is when the head changed.",
+        "added digest head updated_at",
+        "first_sequence last_sequence",
     ),
     _of(
         "session",

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import orjson
 
-from bridge.foundation.hashing import ZERO_HASH
+from bridge.foundation.hashing import ZERO_HASH, taken_in_line
 from bridge.integrity import store
 from bridge.integrity.events import (
     CURSOR_CLOSED,
     CURSOR_MOVED,
     CURSOR_OPENED,
     DELEGATION,
+    ENTRIES_IMPORTED,
     ENTRY_APPENDED,
     HEAD_MOVED,
     LABEL_REMOVED,
@@ -195,7 +196,10 @@ class Recorded:
         if isinstance(row, dict):
             self.row.update({"created_at": moment, "updated_at": moment, **row})
         if self.moved_from is None:
-            self.head_changed_at = moment
+            self.head_changed_at = str(self.row.get("created_at", moment))
+
+    def on_run(self, body: dict[str, Any], _moment: str) -> None:
+        self.head_changed_at = str(body.get("updated_at"))
 
     def on_taken_in(self, body: dict[str, Any], moment: str) -> None:
         self.imported = body
@@ -221,6 +225,7 @@ _TAKERS: Final[dict[str, Callable[[Recorded, dict[str, Any], str], None]]] = {
     HEAD_MOVED: Recorded.on_moved,
     SESSION_CREATED: Recorded.on_created,
     SESSION_IMPORTED: Recorded.on_taken_in,
+    ENTRIES_IMPORTED: Recorded.on_run,
     SESSION_UPDATED: Recorded.on_updated,
     LABEL_SET: Recorded.on_label_set,
     LABEL_REMOVED: Recorded.on_label_removed,
@@ -248,40 +253,87 @@ def read_recorded(
         The last sequence that an import recorded by its root: entries up to there need no event of their own.
     """
     recorded = Recorded()
-    entry: StoredEntry | None = next(entries, None)
+    walk = _Walk(report, entries, through)
     for event, body in ChainReader(connection, session_id, report):
         kind = event.event_type
         if kind == ENTRY_APPENDED:
             recorded.append(body, event.created_at)
         else:
             recorded.take(event, body)
-            if kind != SESSION_CREATED:
-                continue
-        wanted = str(body.get("entry_id"))
-        if entry is None or entry.id != wanted:
-            while entry is not None and _comes_before(entry, wanted):
-                _unrecorded(report, entry, through)
-                entry = next(entries, None)
-            if entry is None or entry.id != wanted:
-                report.add("entry_missing", wanted, "An audit event records this entry, but it is not there.")
-                continue
-        _compare(report, entry, body, recorded.moved_from)
-        entry = next(entries, None)
-    while entry is not None:
-        _unrecorded(report, entry, through)
-        entry = next(entries, None)
+        if kind in (ENTRY_APPENDED, SESSION_CREATED):
+            walk.meet(body, recorded.moved_from)
+        elif kind == ENTRIES_IMPORTED and "added" in body:
+            walk.meet_run(session_id, body)
+    walk.end()
     return recorded
+
+
+class _Walk:
+    """Goes along the entries as the events of a chain come, and compares each with its event.
+
+    Parameters
+    ----------
+    through
+        As for :func:`read_recorded`.
+    """
+
+    def __init__(self, report: Report, entries: Iterator[StoredEntry], through: int) -> None:
+        self._report = report
+        self._entries = entries
+        self._through = through
+        self._entry: StoredEntry | None = next(entries, None)
+
+    def meet(self, body: dict[str, Any], moved_from: str | None) -> None:
+        """Compare the next entry with the event of one."""
+        wanted = str(body.get("entry_id"))
+        while self._entry is not None and self._entry.id != wanted and _comes_before(self._entry, wanted):
+            self._pass_unrecorded()
+        if self._entry is None or self._entry.id != wanted:
+            self._report.add("entry_missing", wanted, "An audit event records this entry, but it is not there.")
+            return
+        _compare(self._report, self._entry, body, moved_from)
+        self._entry = next(self._entries, None)
+
+    def meet_run(self, session_id: str, body: dict[str, Any]) -> None:
+        """Compare the next entries with the event of all of them together."""
+        first, last, added = (body.get(name) for name in ("first_sequence", "last_sequence", "added"))
+        if not isinstance(first, int) or not isinstance(last, int) or not isinstance(added, int):
+            return  # nothing but the head was recorded
+        while self._entry is not None and self._entry.sequence < first:
+            self._pass_unrecorded()
+        digest, count = sha256(), 0
+        while self._entry is not None and self._entry.sequence <= last:
+            digest.update(_taken_in(self._entry))
+            count += 1
+            self._entry = next(self._entries, None)
+        if count != added or digest.hexdigest() != body.get("digest"):
+            code = "entry_missing" if count < added else "entry_altered"
+            message = f"The entries {first} to {last} are not those that were taken in together."
+            self._report.add(code, session_id, message)
+
+    def end(self) -> None:
+        """Take note that no event follows."""
+        while self._entry is not None:
+            self._pass_unrecorded()
+
+    def _pass_unrecorded(self) -> None:
+        if self._entry is not None and self._entry.sequence > self._through:
+            self._report.add("event_missing", self._entry.id, "No audit event records this entry.")
+        self._entry = next(self._entries, None)
+
+
+def _taken_in(entry: StoredEntry) -> bytes:
+    values = [entry.id, *(getattr(entry, name) for name in BESIDE_COLUMNS)]
+    try:
+        return taken_in_line(entry.entry_hash, values)
+    except (TypeError, ValueError):
+        return b""  # a damaged row may hold anything; then the digest is another
 
 
 def _comes_before(entry: StoredEntry, identity: str) -> bool:
     """Return whether an entry was recorded before the one of an id of the same session."""
     tail = identity.rpartition("-")[2]
     return tail.isascii() and tail.isdigit() and entry.sequence < int(tail)
-
-
-def _unrecorded(report: Report, entry: StoredEntry, through: int) -> None:
-    if entry.sequence > through:
-        report.add("event_missing", entry.id, "No audit event records this entry.")
 
 
 def _compare(report: Report, entry: StoredEntry, body: dict[str, Any], moved_from: str | None) -> None:

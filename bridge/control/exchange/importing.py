@@ -9,7 +9,6 @@ or goes on, with one event that pins the file's digest and the root of all entri
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from io import SEEK_SET
@@ -17,7 +16,7 @@ from typing import Any, BinaryIO, Final
 
 from bridge.control.controller import Controller
 from bridge.control.errors import ImportSourceChanged
-from bridge.control.exchange.imported import Imported, ImportedSession
+from bridge.control.exchange.imported import Imported, ImportedSession, Progress
 from bridge.control.exchange.sessionfiles import import_session_file, is_session_file
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.errors import SessionRemoved
@@ -32,12 +31,12 @@ from bridge.integrity.verify import beside_digest, root_of, seal_root
 from bridge.lineage.descent import MAX_DEPTH, require_acyclic
 from bridge.recall.index import forget_gaps
 from bridge.storage.transaction import Connection
-from bridge.transcripts.portable import FORMAT_VERSION, Header, PortableEntry, SessionHeader
+from bridge.transcripts.portable import FORMAT_VERSION, HEADER_TYPE, Header, PortableEntry, SessionHeader
 from bridge.transcripts.portable_reading import ManifestIndex, Page, State, Survey, check, records
 from bridge.workspaces.store import find_workspace, import_manifest, import_page, import_state
 
-#: Told now and then: what is being done (``check`` or ``write``), and how many entries of how many; 0 if unknown.
-Progress = Callable[[str, int, int], None]
+#: What the first line of such a file holds.
+HEADER_MARK: Final = f'"type":"{HEADER_TYPE}"'.encode()
 #: Entries between two reports of progress.
 _PROGRESS_ENTRIES: Final = 5000
 

@@ -362,6 +362,59 @@ WAITED: Final = {
     "properties": {**DELEGATION["properties"], "ended": _FLAG},
     "required": sorted([*DELEGATION["required"], "ended"]),
 }
+MESSAGE: Final = record(
+    "What was said to a worker, and when it was told.",
+    delegation_id=_TEXT,
+    number=_NUMBER,
+    text=_TEXT,
+    entry_id=_TEXT,
+    sent_at=_TEXT,
+    handed_over_at=_OPTIONAL_TEXT,
+)
+TASK_DIFF: Final = record(
+    "What a worker changed: its worktree as it is now if live, else its result.",
+    id=_TEXT,
+    base_commit=_TEXT,
+    live=_FLAG,
+    files=listing(
+        record(
+            "A path that differs.",
+            status=_TEXT,
+            path=_TEXT,
+            old_path=_OPTIONAL_TEXT,
+            additions={"type": ["integer", "null"]},
+            deletions={"type": ["integer", "null"]},
+        )
+    ),
+    patch=_OPTIONAL_TEXT,
+)
+APPROVAL: Final = record(
+    "Something that a worker wants allowed.",
+    id=_TEXT,
+    delegation_id=_TEXT,
+    status={"type": "string", "enum": ["pending", "allowed", "denied", "timed_out", "lapsed"]},
+    title=_TEXT,
+    tool_kind=_TEXT,
+    paths=listing(_TEXT),
+    options=listing(_ANY_OBJECT),
+    requested_at=_TEXT,
+    expires_at=_TEXT,
+    decided_by=_OPTIONAL_TEXT,
+)
+APPROVALS: Final = record("What workers want allowed.", approvals=listing(APPROVAL), hasMore=_FLAG)
+PAUSES: Final = record(
+    "Credentials whose quota is used up.",
+    pauses=listing(
+        record(
+            "A paused credential.",
+            credential=_TEXT,
+            paused_at=_TEXT,
+            resets_at=_TEXT,
+            is_reset_known=_FLAG,
+            delegation_id=_TEXT,
+        )
+    ),
+)
 ADOPTION: Final = record(
     "What an adoption did.",
     task=DELEGATION,
