@@ -171,6 +171,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("find", "Find a chat by what was spoken of in it, and when", "find:find"),
     CommandSpec("verify", "Recompute the hashes of entries, audit chains, their log, and states", "verify:verify"),
     CommandSpec("root", "Print the hash that fixes a whole session", "verify:root"),
+    CommandSpec("proof", "Write what proves an entry to somebody without this store", "verify:proof"),
     CommandSpec("anchor", "Keep size and root of the log of all events outside the database", "verify:anchor"),
     CommandSpec("serve", "Run the resident controller, or look at it, stop it, replace it", "serve:serve"),
     CommandSpec("rpc", "Answer JSON-RPC on standard input and output, or call one method", "rpc:rpc"),
