@@ -5,9 +5,10 @@ path and imports the standard library alone, and little of it. It hands the even
 one in the background where none answers, and prints what the host is to know: exactly one object with keys that this
 host accepts at this event, or not a single byte.
 
-The agent's work comes first. Whatever happens, it ends with status 0, and within the time that a person set for it, 0.3 s unless they did. An event that
-nobody takes is written, without secrets, to a folder from which a controller takes it later; one that cannot even be
-kept is counted. Outside of registered checkouts, and for agents that Bridge runs itself, nothing is done at all.
+The agent's work comes first. Whatever happens, it ends with status 0, and within the time that a person set for it,
+0.3 s unless they did. An event that nobody takes is written, without secrets, to a folder from which a controller takes
+it later; one that cannot even be kept is counted. Outside of registered checkouts, and for agents that Bridge runs
+itself, nothing is done at all.
 """
 
 from __future__ import annotations

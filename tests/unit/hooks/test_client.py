@@ -23,7 +23,7 @@ from bridge.foundation.redaction import portable_formats, redact
 PATH = Path(client.__file__)
 START = {"hook_event_name": "SessionStart", "source": "startup", "session_id": "host"}
 TOLD = '2 files you read or edited changed after your last turn: "a.txt", "\\u00fc".'
-#: A busy machine may take longer over starting a process than a person should wait; the limits are tested by themselves.
+#: A busy machine takes longer over starting a process than a person should wait; the limits have tests of their own.
 SLOW = {"PATIENCE_SECONDS = 0.3": "PATIENCE_SECONDS = 60.0"}
 
 
@@ -154,6 +154,7 @@ def controller(place):
 
 
 def test_it_imports_the_standard_library_and_little_of_it():
+    heavy = "{'typing', 'subprocess', 'pathlib', 're', 'json', 'socket', 'signal', 'enum'}"
     code = (
         "import importlib.util, sys\n"
         f"spec = importlib.util.spec_from_file_location('client', {str(PATH)!r})\n"
@@ -161,10 +162,10 @@ def test_it_imports_the_standard_library_and_little_of_it():
         "spec.loader.exec_module(module)\n"
         "foreign = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names)\n"
         "print(sorted(foreign - {'client', '__main__'}))\n"
-        "print(sorted({'typing', 'subprocess', 'pathlib', 're', 'json', 'socket', 'signal', 'enum'} & set(sys.modules)))\n"
+        f"print(sorted({heavy} & set(sys.modules)))\n"
     )
     # importlib.util itself brings a few of them; what it brings is taken off.
-    base = "import importlib.util, sys; print(sorted({'typing', 're', 'json', 'socket', 'signal', 'enum'} & set(sys.modules)))"
+    base = f"import importlib.util, sys; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, check=True, text=True)
     bare = subprocess.run([sys.executable, "-I", "-S", "-c", base], capture_output=True, check=True, text=True)
     assert done.stdout.splitlines() == ["[]", bare.stdout.strip()]
