@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import anyio
 
@@ -40,14 +41,15 @@ class Asking:
         self._emit(AdapterEvent("approval.requested", asked))
         answer = PermissionAnswer(None, "cancelled")
         try:
-            answer = await self._answer_or_cancelled(request)
+            answer = await self._answer_or_cancelled(replace(request, approval_id=approval_id))
         finally:
             # Also when the process ends while somebody thinks about it.
             chosen = next((option for option in request.options if option.id == answer.option_id), None)
-            decision = "cancelled" if chosen is None else chosen.kind
-            self._emit(
-                AdapterEvent("approval.resolved", {**about, "decision": decision, "decided_by": answer.decided_by})
-            )
+            decision = (answer.outcome or "cancelled") if chosen is None else chosen.kind
+            resolved = {**about, "decision": decision, "decided_by": answer.decided_by}
+            if answer.reason is not None:
+                resolved["reason"] = answer.reason
+            self._emit(AdapterEvent("approval.resolved", resolved))
         return answer if chosen is not None else PermissionAnswer(None, answer.decided_by)
 
     async def _answer_or_cancelled(self, request: PermissionRequest) -> PermissionAnswer:

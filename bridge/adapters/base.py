@@ -6,7 +6,7 @@ above.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +20,8 @@ from bridge.process.children import DEFAULT_OUTPUT_LIMIT_BYTES
 from bridge.process.groups import DEFAULT_GRACE_SECONDS
 from bridge.process.identity import ProcessIdentity
 
+#: Takes the next message that somebody has for a running worker, None if there is none. What was taken is handed over.
+NextMessage = Callable[[], Awaitable[str | None]]
 #: Seconds without a word of the agent, while it has the turn, after which it counts as stalled.
 DEFAULT_SILENCE_SECONDS = 600.0
 
@@ -36,6 +38,8 @@ class Capabilities:
     load: bool = False
     #: Use tools that Bridge offers over MCP.
     mcp: bool = False
+    #: Take a further message while it works, as its next turn; one that cannot is told nothing.
+    messages: bool = False
     #: Does nothing but run the command that a task names, so that a task without one is no task for it.
     needs_command: bool = False
 
@@ -69,6 +73,8 @@ class FailureClass(StrEnum):
     PROTOCOL_BROKEN = "protocol_broken"
     #: The agent answered the prompt with an error.
     AGENT_ERROR = "agent_error"
+    #: The credential behind the harness has used up what it may; see ``Outcome.resets_at``.
+    QUOTA_EXHAUSTED = "quota_exhausted"
 
 
 class SubmissionSource(StrEnum):
@@ -190,6 +196,8 @@ class TaskRequest:
         Where a harness hands in what it finds in an agent's words; None: it is the outcome's submission, unchecked.
     permission
         Answers where an agent asks; None: what the write mode implies.
+    next_message
+        Asked after each turn by a harness that can take ``messages``; what it gives is the next prompt.
     silence_seconds
         Without a word of the agent for so long, it counts as stalled.
     """
@@ -219,6 +227,7 @@ class TaskRequest:
     mcp_environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     desk: Desk | None = None
     permission: PermissionPolicy | None = None
+    next_message: NextMessage | None = None
     silence_seconds: float = DEFAULT_SILENCE_SECONDS
 
 
@@ -248,6 +257,8 @@ class Outcome:
         Those of them that could not be ended.
     stdout_path, stderr_path
         Where its output is.
+    resets_at
+        When a quota that is used up is full again, as a timestamp; None where the harness does not say.
     """
 
     submission: bytes
@@ -262,6 +273,7 @@ class Outcome:
     survivors: tuple[ProcessIdentity, ...]
     stdout_path: Path
     stderr_path: Path
+    resets_at: str | None = None
 
 
 class Sink(Protocol):

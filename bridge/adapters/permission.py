@@ -39,6 +39,10 @@ class PermissionRequest:
         The answers offered.
     details
         The tool's input, any JSON.
+    paths
+        Files that the call touches, as far as the agent says; absolute, or relative to where it works.
+    approval_id
+        As in the events about it.
     """
 
     title: str
@@ -46,14 +50,22 @@ class PermissionRequest:
     tool_call_id: str
     options: tuple[PermissionOption, ...]
     details: Any = None
+    paths: tuple[str, ...] = ()
+    approval_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionAnswer:
-    """The answer: an option's id, or None for none of them, and who gave it."""
+    """The answer: an option's id, or None for none of them, and who gave it.
+
+    ``outcome`` is the word for an answer that is none of the options, such as ``timed_out``: nobody refused then, and
+    nothing may say so. ``reason`` is for people.
+    """
 
     option_id: str | None
     decided_by: str
+    outcome: str | None = None
+    reason: str | None = None
 
 
 #: Decides about a request; what it raises counts as a refusal.

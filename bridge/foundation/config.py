@@ -72,11 +72,14 @@ class HarnessSettings:
         Variables it gets besides what it inherits.
     capabilities
         Those that are used if it has them; None leaves that to Bridge.
+    credential
+        A name for the account that it works with; harnesses of one program with different accounts have their own.
     """
 
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     capabilities: frozenset[str] | None = None
+    credential: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,8 @@ class Settings:
         Harnesses by name: additional ones, and known ones with another command.
     chat_harness
         What ``bridge chat`` talks to where neither it nor the session names one.
+    policy
+        The person's own table ``[policy]``, unread; it goes before a workspace's (``bridge.agents.policy_file``).
     worker_harness
         What a delegation runs through that names neither a harness nor a command.
     worker_silence_seconds
@@ -128,6 +133,7 @@ class Settings:
     hook_patience_seconds: float = DEFAULT_HOOK_PATIENCE_SECONDS
     harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
     chat_harness: str | None = None
+    policy: Mapping[str, Any] = field(default_factory=dict)
     worker_harness: str | None = None
     worker_silence_seconds: float = DEFAULT_WORKER_SILENCE_SECONDS
 
@@ -276,6 +282,12 @@ def _bytes(value: object) -> int:
     return value
 
 
+def _table(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("a table")  # noqa: TRY004 - what the checks of this module raise
+    return value
+
+
 def _harness_name(value: object) -> str:
     if not isinstance(value, str) or HARNESS_NAME.fullmatch(value) is None:
         raise ValueError("the name of a harness: letters, digits, hyphens and underscores")
@@ -284,13 +296,18 @@ def _harness_name(value: object) -> str:
 
 def _harnesses(value: object) -> Mapping[str, HarnessSettings]:
     if not isinstance(value, dict) or not value:
-        raise ValueError("a table of harnesses: [harness.NAME] with command, env, capabilities")
+        raise ValueError("a table of harnesses: [harness.NAME] with command, env, capabilities, credential")
     return {_harness_name(name): _harness(name, table) for name, table in value.items()}
 
 
 def _harness(name: str, table: object) -> HarnessSettings:
-    if not isinstance(table, dict) or set(table) - {"command", "env", "capabilities"}:
-        raise ValueError(f"a table with command, env and capabilities, and {name} is not")
+    if not isinstance(table, dict) or set(table) - {
+        "command",
+        "env",
+        "capabilities",
+        "credential",
+    }:
+        raise ValueError(f"a table with command, env, capabilities and credential, and {name} is not")
     command = table.get("command")
     if not isinstance(command, list) or not command or not all(isinstance(word, str) and word for word in command):
         raise ValueError(f"a table whose command is a list of strings, and that of {name} is not")
@@ -303,7 +320,11 @@ def _harness(name: str, table: object) -> HarnessSettings:
     ):
         known = ", ".join(HARNESS_CAPABILITIES)
         raise ValueError(f"a table whose capabilities are out of {known}, and those of {name} are not")
-    return HarnessSettings(tuple(command), variables, None if capabilities is None else frozenset(capabilities))
+    credential = table.get("credential")
+    if credential is not None and (not isinstance(credential, str) or HARNESS_NAME.fullmatch(credential) is None):
+        raise ValueError(f"a table whose credential is a name (letters, digits, - and _), and that of {name} is not")
+    offered = None if capabilities is None else frozenset(capabilities)
+    return HarnessSettings(tuple(command), variables, offered, credential)
 
 
 #: The keys of ``config.toml``, each with what makes a value of it; it raises ValueError with what would be right.
@@ -315,6 +336,7 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
     "harness": _harnesses,
     "hook_patience_seconds": _patience,
     "idle_timeout_seconds": _seconds_or_zero,
+    "policy": _table,
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,
     "spark_hours": _hours,

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from bridge.adapters.base import FailureClass
 from bridge.adapters.conversation import OpenRequest
 from bridge.adapters.errors import ConversationEnded
 from bridge.adapters.events import AdapterEvent
+from bridge.adapters.quotas import quota_of
 from bridge.process.children import ChildExit, Piped
 from bridge.process.talking import Lines
 
@@ -82,6 +84,7 @@ class AcpConversation:
         self._room = asyncio.Event()
         self._assembler: Assembler | None = None
         self._cancel_asked_at: float | None = None
+        self._fault_details: dict[str, Any] = {}
         self._is_killed = False
         self._is_open = True
         self._is_closed = False
@@ -149,7 +152,7 @@ class AcpConversation:
             for event in self._last_events(answer, status):
                 yield event
             if fault is not None:
-                yield events.fault(reason, code=str(fault), turn_id=turn_id)
+                yield events.fault(reason, code=str(fault), turn_id=turn_id, details=self._fault_details)
             is_over = True
             self._assembler = None
             seconds = round(time.monotonic() - began, 3)
@@ -225,6 +228,7 @@ class AcpConversation:
         self._events.clear()
         self._assembler = Assembler(turn_id, self._opening.directory, self._opening.live)
         self._cancel_asked_at = None
+        self._fault_details = {}
         self._client.begin(turn_id)
         self._transport.heard_at = time.monotonic()
         self._transport.received_bytes = 0
@@ -276,6 +280,10 @@ class AcpConversation:
         if isinstance(error, RequestError):
             if self._cancel_asked_at is not None:
                 return "cancelled", "", None
+            quota = quota_of(error.code, error.data, now=datetime.now(UTC))
+            if quota is not None:
+                self._fault_details = {} if quota.resets_at is None else {"resets_at": quota.resets_at}
+                return "failed", f"The quota is used up: {_error_text(error)}", FailureClass.QUOTA_EXHAUSTED
             return "failed", f"The agent answered with an error: {_error_text(error)}", FailureClass.AGENT_ERROR
         if not isinstance(error, ConnectionError):
             raise error

@@ -26,6 +26,9 @@ RESOURCE_NOT_FOUND: Final = -32002
 #: Answers that an agent may offer, and characters of each.
 MAX_OPTIONS: Final = 20
 MAX_OPTION_TEXT: Final = 300
+#: Files of one call that are looked at.
+MAX_PATHS: Final = 200
+_PATH_FIELDS: Final = ("path", "file_path", "filePath", "abs_path", "notebook_path")
 
 
 class RequestRefused(Exception):
@@ -158,6 +161,7 @@ class ClientSide:
             tool_call_id=str(call.get("toolCallId") or "")[:MAX_OPTION_TEXT],
             options=options,
             details=trimmed(call.get("rawInput")),
+            paths=tuple(_paths(call)),
         )
         answer = await self._asking.decide(request)
         if answer.option_id is None or self._asking.cancelled.is_set():
@@ -181,6 +185,21 @@ def _options(found: Any) -> Iterator[PermissionOption]:
             yield PermissionOption(
                 item["optionId"], name[:MAX_OPTION_TEXT], kind if isinstance(kind, str) and kind else "other"
             )
+
+
+def _paths(call: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the files that a call names: its locations, and the fields of its input that harnesses use for a path."""
+    locations = call.get("locations")
+    for place in locations[:MAX_PATHS] if isinstance(locations, list) else ():
+        if isinstance(place, Mapping) and isinstance(place.get("path"), str):
+            yield place["path"]
+    if isinstance(locations, list) and len(locations) > MAX_PATHS:
+        yield "/"  # what is not looked at may lie anywhere
+    given = call.get("rawInput")
+    fields = given if isinstance(given, Mapping) else {}
+    for name in _PATH_FIELDS:
+        if isinstance(fields.get(name), str):
+            yield fields[name]
 
 
 def _text(params: Mapping[str, Any], name: str) -> str:

@@ -65,7 +65,7 @@ class TalkingHarness:
 
     @property
     def capabilities(self) -> Capabilities:
-        return self.talker.capabilities
+        return replace(self.talker.capabilities, messages=True)
 
     async def run(self, task: TaskRequest, sink: Sink, *, cancel: anyio.Event | None = None) -> Outcome:
         """Run one attempt to its end; see ``bridge.adapters.base.Harness``."""
@@ -80,6 +80,7 @@ class _Ended:
     failure: FailureClass | None = None
     detail: str = ""
     error_code: str | None = None
+    resets_at: str | None = None
     submission: bytes | None = None
     source: SubmissionSource = SubmissionSource.CONTROLLER
 
@@ -131,7 +132,8 @@ class _Run:
         text = first_prompt(self._task, paths, has_tools=self._has_tools)
         handing: Handing | None = None
         for number in range(1, MAX_PROMPTS + 1):
-            failed = await self._turn(conversation, text, f"attempt-{self._task.attempt}-{number}")
+            turn_id = f"attempt-{self._task.attempt}-{number}"
+            failed = await self._turn(conversation, text, turn_id) or await self._pass_on(conversation, turn_id)
             latest = await self._latest()
             if latest is not None and latest != handing and latest.is_final:
                 return _Ended(source=SubmissionSource.STRUCTURED_OUTPUT)  # handed in by the agent itself
@@ -206,13 +208,32 @@ class _Run:
             "env": [{"name": name, "value": value} for name, value in environment.items()],
         }
 
-    async def _turn(self, conversation: Conversation, text: str, turn_id: str) -> _Ended | None:
-        """Say something and take what comes; return how it failed, if it did."""
+    async def _pass_on(self, conversation: Conversation, turn_id: str) -> _Ended | None:
+        """Tell the agent what was said to it meanwhile, a turn each; return how one failed, if it did."""
+        number = 0
+        while self._task.next_message is not None and conversation.is_open:
+            message = await self._task.next_message()
+            if message is None:
+                return None
+            number += 1
+            failed = await self._turn(conversation, message, f"{turn_id}.{number}", is_message=True)
+            if failed is not None:
+                return failed
+        return None
+
+    async def _turn(
+        self, conversation: Conversation, text: str, turn_id: str, *, is_message: bool = False
+    ) -> _Ended | None:
+        """Say something and take what comes; return how it failed, if it did.
+
+        A message that somebody sent is recorded already, and a result that stood before it still counts.
+        """
         if (ending := self._asked_to_end()) is not None:
             return ending
-        self._said.clear()
         self._fault = None
-        await self._sink.event(AdapterEvent("user.message", {"text": text, "author": "bridge", "turn_id": turn_id}))
+        if not is_message:
+            self._said.clear()
+            await self._sink.event(AdapterEvent("user.message", {"text": text, "author": "bridge", "turn_id": turn_id}))
         await self._sink.event(events.turn_started(turn_id, model=conversation.model))
         status, reason = "failed", "The agent ended the turn without saying how."
         if (ending := self._asked_to_end()) is not None:
@@ -239,7 +260,9 @@ class _Run:
         code = None if self._fault is None else self._fault.payload.get("code")
         known = {str(item) for item in FailureClass}
         failure = FailureClass(code) if code in known else FailureClass.AGENT_ERROR
-        return _Ended(failure, reason or f"The agent's turn failed ({failure}).")
+        details = {} if self._fault is None else self._fault.payload.get("details") or {}
+        resets_at = str(details["resets_at"]) if "resets_at" in details else None
+        return _Ended(failure, reason or f"The agent's turn failed ({failure}).", resets_at=resets_at)
 
     # -- ends from this side -----------------------------------------------------------------------------------
 
@@ -314,6 +337,7 @@ class _Run:
             survivors=() if exited is None else exited.left_behind.survivors,
             stdout_path=_present(self._folder.stdout),
             stderr_path=_present(self._folder.stderr),
+            resets_at=ended.resets_at,
         )
 
 

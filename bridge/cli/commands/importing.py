@@ -15,8 +15,7 @@ from bridge.cli.command import command
 from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
-    from bridge.control.exchange.imported import Imported
-    from bridge.control.exchange.importing import Progress
+    from bridge.control.exchange.imported import Imported, Progress
 
 #: Stands for standard input.
 STDIN = "-"
@@ -28,6 +27,9 @@ def import_(
     path: Annotated[str, typer.Argument(metavar="FILE", help="File that bridge export wrote; - for stdin.")],
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and compare everything, write nothing.")] = False,
+    format_: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="What the file is. Default: what it looks like.")
+    ] = None,
 ) -> int:
     """Take in a session that was exported as jsonl
 
@@ -42,10 +44,13 @@ def import_(
     follows from the file: the same file again adds nothing, and one that has grown adds what is new.
     """
     from bridge.cli.composition import open_controller
-    from bridge.control.exchange.importing import import_session
+    from bridge.control.exchange.formats import take_in
+    from bridge.control.exchange.imported import ImportRequest
+    from bridge.control.exchange.sources import Source
 
-    with _opened(cli, path) as source, open_controller(cli) as controller:
-        done = import_session(controller, source, dry_run=dry_run, progress=_told(cli))
+    request = ImportRequest(dry_run=dry_run, progress=_told(cli))
+    with _opened(cli, path) as stream, open_controller(cli) as controller:
+        done = take_in(controller, Source(stream=stream, name=path), request, format_name=format_)
     for session in done.sessions:
         for name in session.kept_labels:
             cli.output.warn(f"the label {name} names another entry here, and still does", code="label_kept")

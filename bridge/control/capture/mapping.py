@@ -10,7 +10,7 @@ from typing import Final
 from bridge.adapters.hosts.events import HostEvent, Moment, Source
 from bridge.agents import store as agents
 from bridge.agents.models import ORCHESTRATOR_ROLE, Agent
-from bridge.agents.policy import ORCHESTRATOR_DEPTH
+from bridge.agents.policy_model import ORCHESTRATOR_DEPTH
 from bridge.control.capture import store as rows
 from bridge.control.capture.model import SUBAGENT_MARK, Captured
 from bridge.control.controller import Controller

@@ -16,7 +16,7 @@ from typing import Any
 
 from bridge.adapters.registry import DEFAULT_HARNESS
 from bridge.agents.ownership import normalise
-from bridge.agents.policy import WriteMode
+from bridge.agents.policy_model import WriteMode
 from bridge.control.errors import InvalidPlan
 from bridge.control.plans.checking import Problem, Problems, check_workers
 from bridge.control.plans.outputschemas import read_output_schema

@@ -60,6 +60,8 @@ class RequestParams(OfSession):
     timeout_seconds: int = param("Time limit of one attempt.", default=1800, minimum=1, maximum=7 * 24 * 3600)
     attempts: int = param("Tries; a further one follows an invalid result only.", default=1, minimum=1, maximum=10)
     dirty: Literal["refuse", "ignore", "carry"] = param("What becomes of uncommitted work.", default="refuse")
+    network: bool = param("Whether it asks for the network.", default=False)
+    tokens: int = param("Tokens it may use, for the budget; 0: nobody counts.", default=0, minimum=0, maximum=10**12)
 
 
 def _harness_of(call: Call, params: RequestParams) -> str:
@@ -87,6 +89,8 @@ async def delegations_request(call: Call, params: RequestParams) -> dict[str, An
         output_schema=params.output_schema,
         timeout_seconds=float(params.timeout_seconds),
         attempts_permitted=params.attempts,
+        network=params.network,
+        tokens=params.tokens,
     )
     wanted = Wanted(request=request, session=params.session, dirty=DirtyMode(params.dirty))
     return (await delegator_of(call.controller).request(call.standpoint, wanted)).to_json()
