@@ -31,6 +31,10 @@ HARNESS_CAPABILITIES = ("resume", "load", "mcp", "fs", "terminal")
 DEFAULT_SNAPSHOT_LIMIT_BYTES = 64 * 1024 * 1024
 #: How old the last word of a session may be to be handed on to the next one, unless ``spark_hours`` says otherwise.
 DEFAULT_SPARK_HOURS = 48.0
+#: How long an agent's hook may keep it waiting, in seconds, unless ``hook_patience_seconds`` says otherwise, and most
+#: that can be asked for: hosts give a hook up after 5.
+DEFAULT_HOOK_PATIENCE_SECONDS = 0.3
+MAX_HOOK_PATIENCE_SECONDS = 4.0
 #: After how long without use a resident controller ends, unless ``idle_timeout_seconds`` says otherwise.
 DEFAULT_IDLE_TIMEOUT_SECONDS = 15 * 60.0
 
@@ -119,6 +123,8 @@ class Settings:
         After how long without use a resident controller ends; 0 for never.
     spark_hours
         How old the last word of a session may be to be handed on to the next one; an older one is only mentioned.
+    hook_patience_seconds
+        How long a hook may keep a coding agent waiting; what takes longer is told to it later.
     harness
         Harnesses by name: additional ones, and known ones with another command.
     chat_harness
@@ -142,6 +148,7 @@ class Settings:
     controller: ControllerMode = ControllerMode.AUTO
     idle_timeout_seconds: float = DEFAULT_IDLE_TIMEOUT_SECONDS
     spark_hours: float = DEFAULT_SPARK_HOURS
+    hook_patience_seconds: float = DEFAULT_HOOK_PATIENCE_SECONDS
     harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
     chat_harness: str | None = None
     policy: Mapping[str, Any] = field(default_factory=dict)
@@ -272,6 +279,16 @@ def _seconds(value: object) -> float:
     return float(value)
 
 
+def _patience(value: object) -> float:
+    try:
+        seconds = _seconds(value)
+    except ValueError:
+        seconds = math.inf
+    if not DEFAULT_HOOK_PATIENCE_SECONDS <= seconds <= MAX_HOOK_PATIENCE_SECONDS:
+        raise ValueError(f"between {DEFAULT_HOOK_PATIENCE_SECONDS:g} and {MAX_HOOK_PATIENCE_SECONDS:g} seconds")
+    return seconds
+
+
 def _hours(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         raise ValueError("a positive number of hours")
@@ -370,6 +387,7 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
     "controller": _controller_mode,
     "git_timeout_seconds": _seconds,
     "harness": _harnesses,
+    "hook_patience_seconds": _patience,
     "idle_timeout_seconds": _seconds_or_zero,
     "policy": _table,
     "snapshots": _snapshot_mode,
