@@ -180,12 +180,12 @@ def _tell_recovered(cli: Cli, closed: list[Delegation]) -> None:
 def _table(tasks: list[Delegation]) -> str:
     if not tasks:
         return "no tasks"
-    from bridge.cli.rendering import cut
+    from bridge.cli.rendering import cut, one_line
 
     name_width = max(len(task.name or "-") for task in tasks)
     return "\n".join(
         f"{task.id}  {task.plan_id or '-':<9}  {task.name or '-':<{name_width}}  {task.status:<16}  "
-        f"{task.adoption_status or '-':<9}  {cut(_waits(task) + task.request.objective, 60)}"
+        f"{task.adoption_status or '-':<9}  {cut(_waits(task) + one_line(task.request.objective), 60)}"
         for task in tasks
     )
 
