@@ -57,9 +57,11 @@ class Steered:
     async def until(self, condition):
         """Wait until something holds, and return what it gave."""
         with anyio.fail_after(BOUND_SECONDS):
-            while not (found := await asyncio.to_thread(condition)):
+            while True:
+                found = await asyncio.to_thread(condition)
+                if found:
+                    return found
                 await asyncio.sleep(0.02)
-        return found
 
     def entries(self, name):
         """Return kind and payload of each entry of a worker's session."""
