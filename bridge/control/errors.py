@@ -122,14 +122,6 @@ class TaskAlreadyEnded(BridgeError):
     default_hint = "See how it ended: bridge task show TASK"
 
 
-class TransitionRefused(TaskAlreadyEnded):
-    """Raised when a task is to go to a state that the one it is in does not lead to; somebody else was quicker."""
-
-    code = "transition_refused"
-    summary = "A task's state does not lead to the one asked for; somebody else has moved it on."
-    default_hint = "Look where it stands: bridge task show TASK"
-
-
 class NothingToAdopt(BridgeError):
     """Raised when a task has no commits that could be adopted, or no longer."""
 
@@ -402,3 +394,11 @@ class ControllerNeeded(SteeringRefused):
         "A worker that outlives the command needs a resident controller, and none can be had; nothing was started."
     )
     default_hint = 'Let it be started (bridge serve, or controller = "start"), or wait for the worker.'
+
+
+class TransitionRefused(SteeringRefused):
+    """Raised when a task is to go to a state that the one it is in does not lead to; somebody else was quicker."""
+
+    code = "transition_refused"
+    summary = "A task's state does not lead to the one asked for; somebody else has moved it on."
+    default_hint = "Look where it stands: bridge task show TASK"

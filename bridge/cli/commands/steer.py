@@ -34,7 +34,7 @@ def log(
         bool, typer.Option("--follow", "-f", help="Go on until the task has ended; with --json one object a line.")
     ] = False,
 ) -> int:
-    """Print what a task's worker said, did and printed, and the result as it handed it in
+    """Print what a task's worker said, did, printed and handed in
 
     First the entries of the worker's session, then what its attempts printed.
     """
