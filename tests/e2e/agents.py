@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, Final
 
 if __package__ in (None, ""):
-    sys.path.insert(0, str(Path(__file__).parent))
+    # Run as a program: the other modules are found from the root of the checkout.
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from modelserver import Call
+from tests.e2e.modelserver import Call
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: Names the folder that the agents are installed in.
@@ -81,6 +82,20 @@ AGENTS: Final[Mapping[str, Agent]] = {
         Agent("pi", ("@mariozechner/pi-coding-agent@0.73.1",), ("pi", "--mode", "rpc")),
     )
 }
+
+
+#: Agents that know no MCP, so that they work for another one's orders only.
+_ORCHESTRATORS: Final = {"pi": "codex"}
+
+
+def orchestrator_of(name: str) -> str:
+    """Return the agent that delegates to an agent in the tests: its like, where it can."""
+    return _ORCHESTRATORS.get(name, name)
+
+
+def with_orchestrators(names: Iterable[str]) -> list[str]:
+    """Return agents with those that delegate to them."""
+    return list(dict.fromkeys(one for name in names for one in (name, orchestrator_of(name))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +227,8 @@ def set_up(name: str, home: Path, url: str) -> dict[str, str]:
 
 
 def _set_up_claude(home: Path, url: str) -> dict[str, str]:
-    del home
+    # As somebody would do who lets an agent delegate: Bridge's tools need no asking.
+    _write(home / ".claude" / "settings.json", {"permissions": {"allow": ["mcp__bridge"]}})
     return {
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_KEY": "scripted",
@@ -250,6 +266,8 @@ def _set_up_gemini(home: Path, url: str) -> dict[str, str]:
         "model": {"name": "gemini-2.5-flash"},
     }
     _write(home / ".gemini" / "settings.json", settings)
+    rule = '[[rule]]\nmcpName = "bridge"\ntoolName = "*"\ndecision = "allow"\npriority = 500\n'
+    _write(home / ".gemini" / "policies" / "bridge.toml", rule)
     return {"GEMINI_API_KEY": "scripted", "GOOGLE_GEMINI_BASE_URL": url, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
 
 
@@ -345,7 +363,7 @@ def main() -> None:
     unknown = sorted(set(names) - set(AGENTS))
     if sys.argv[1:2] != ["install"] or unknown:
         sys.exit(f"usage: agents.py install [{'|'.join(AGENTS)}]…")
-    for found in install(names).values():
+    for found in install(with_orchestrators(names)).values():
         print(found.agent.name, *found.command)
 
 

@@ -125,10 +125,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What the model does when the marker stands in what the user said; a step may be computed from the request."""
+    """What the model does when the marker stands in what the user said.
+
+    A step may be a function of the request, and so may all of them together: then it is asked for each.
+    """
 
     marker: str
-    steps: Sequence[Step | Callable[[Asked], Step]]
+    steps: Sequence[Step | Callable[[Asked], Step]] | Callable[[Asked], Step]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +226,8 @@ class ModelServer:
 def _step(scenario: Scenario | None, asked: Asked) -> Step:
     if scenario is None:
         return Say(NO_SCENARIO)
+    if callable(scenario.steps):
+        return scenario.steps(asked)
     done = len(asked.results)
     # Several calls of one step bring several results.
     for step in scenario.steps:
