@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,7 +107,7 @@ def preserve(
         commit = taken.head
     else:
         parents = [] if taken.head is None else [taken.head]
-        commit = _commit(location, taken.tree, parents, message, BRIDGE_IDENTITY, timeout_seconds=timeout_seconds)
+        commit = write_commit(location, taken.tree, parents, message, BRIDGE_IDENTITY, timeout_seconds=timeout_seconds)
     update_ref(location, ref, commit, message="bridge: preserve", timeout_seconds=timeout_seconds)
     return Preserved(commit, taken.head, taken.tree, taken.had_uncommitted, taken.omitted, ref)
 
@@ -202,6 +202,18 @@ def commit_tree(
     GitFailed
         If the tree or a parent is missing.
     """
+    require_identity(location, timeout_seconds=timeout_seconds)
+    return write_commit(location, tree, parents, message, None, is_users=True, timeout_seconds=timeout_seconds)
+
+
+def require_identity(location: RepositoryLocation, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+    """Return if git knows in whose name the user commits.
+
+    Raises
+    ------
+    GitIdentityMissing
+        If it does not.
+    """
     for who in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
         found = run_git(
             ["-c", "user.useConfigOnly=true", "var", who],
@@ -212,19 +224,35 @@ def commit_tree(
         )
         if found.status != 0:
             raise GitIdentityMissing("git does not know whose name the commit should carry; nothing was changed.")
-    return _commit(location, tree, parents, message, None, timeout_seconds=timeout_seconds)
 
 
-def _commit(
+def write_commit(
     location: RepositoryLocation,
     tree: str,
     parents: Sequence[str],
     message: str,
-    identity: dict[str, str] | None,
+    identity: Mapping[str, str] | None,
     *,
-    timeout_seconds: float,
+    is_users: bool = False,
+    is_signed: bool = False,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> str:
-    # commit-tree runs no hook and does not sign, whatever commit.gpgSign says.
+    """Write a commit object and return its id; no ref moves, and no hook runs.
+
+    Parameters
+    ----------
+    identity
+        Variables that say whose it is.
+    is_users
+        Whether what ``identity`` leaves open is the user's, as configured.
+    is_signed
+        Whether it is signed with the user's key. ``commit.gpgSign`` alone does not make it so.
+
+    Raises
+    ------
+    GitFailed
+        If the tree or a parent is missing, or it cannot be signed.
+    """
     return run_git(
         [
             "-c",
@@ -232,6 +260,7 @@ def _commit(
             "-c",
             "user.useConfigOnly=true",
             "commit-tree",
+            *(["-S"] if is_signed else []),
             *[part for parent in parents for part in ("-p", parent)],
             "-F",
             "-",
@@ -241,7 +270,8 @@ def _commit(
         timeout_seconds=timeout_seconds,
         stdin=message.encode("utf-8", "surrogateescape") + b"\n",
         extra_environment=identity,
-        keep=IDENTITY_VARIABLES if identity is None else (),
+        keep=IDENTITY_VARIABLES if is_users else (),
+        may_prompt=is_signed,
     ).text
 
 
@@ -260,7 +290,7 @@ def record_message(
     parent = read_ref(location, require_bridge_ref(ref), timeout_seconds=timeout_seconds)
     tree = run_git(["mktree"], cwd=location.run_directory, timeout_seconds=timeout_seconds, stdin=b"").text
     parents = [] if parent is None else [parent]
-    commit = _commit(location, tree, parents, message, BRIDGE_IDENTITY, timeout_seconds=timeout_seconds)
+    commit = write_commit(location, tree, parents, message, BRIDGE_IDENTITY, timeout_seconds=timeout_seconds)
     update_ref(location, ref, commit, expected=parent, must_be_new=parent is None, timeout_seconds=timeout_seconds)
     return commit
 

@@ -13,7 +13,6 @@ from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
     from bridge.control.controller import Controller
-    from bridge.control.delegations.adoption import Adoption
     from bridge.control.delegations.model import Delegation
     from bridge.control.delegations.tasks import TaskDetails
 
@@ -53,7 +52,7 @@ def show(cli: Cli, task: Task) -> int:
     """Show a task with its request, decision, attempts and result"""
     from bridge.control.delegations.tasks import task_details
 
-    with _found(cli, task) as (controller, delegation):
+    with _found_one(cli, task) as (controller, delegation):
         details = task_details(controller, delegation)
     cli.output.emit(details.to_json(), _details(details))
     return 0
@@ -64,7 +63,7 @@ def log(cli: Cli, task: Task) -> int:
     """Print what a task's worker printed, and the result as it handed it in"""
     from bridge.control.delegations.tasks import log_paths
 
-    with _found(cli, task) as (controller, delegation):
+    with _found_one(cli, task) as (controller, delegation):
         paths = log_paths(controller, delegation)
     contents = [(path, path.read_bytes().decode("utf-8", "backslashreplace")) for path in paths]
     value = [{"attempt": int(path.parent.name), "name": path.name, "text": text} for path, text in contents]
@@ -78,7 +77,7 @@ def path(cli: Cli, task: Task) -> int:
     """Print the path of a task's worktree"""
     from bridge.control.delegations.tasks import worktree_path
 
-    with _found(cli, task) as (controller, delegation):
+    with _found_one(cli, task) as (controller, delegation):
         folder = worktree_path(controller, delegation)
     cli.output.emit({"id": delegation.id, "path": str(folder)}, str(folder))
     return 0
@@ -89,38 +88,82 @@ def cancel(cli: Cli, task: Task) -> int:
     """Ask for the end of a task; its worker gets a moment to stop"""
     from bridge.control.delegations.tasks import request_cancel
 
-    with _found(cli, task) as (controller, delegation):
+    with _found_one(cli, task) as (controller, delegation):
         asked = request_cancel(controller, delegation)
     cli.output.emit(asked.to_json(), f"{asked.name or asked.id}: asked to end; it was {asked.status}")
     return 0
 
 
-@command()
+@command(exits={1: "With --dry-run: something stands in the way."})
 def adopt(
     cli: Cli,
-    task: Task,
+    task: Annotated[list[str], typer.Argument(help="Tasks, as for show; several come together or not at all.")],
     *,
-    force: Annotated[bool, typer.Option("--force", help="Also a task that did not complete.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="With a merge commit in any case.")] = False,
+    squash: Annotated[bool, typer.Option("--squash", help="As one commit per task.")] = False,
+    pick: Annotated[bool, typer.Option("--pick", help="Commit by commit, made anew on top of the branch.")] = False,
+    check: Annotated[
+        str | None, typer.Option("--check", help="Command to run in the combined files first; it must end well.")
+    ] = None,
+    check_timeout: Annotated[
+        float, typer.Option("--check-timeout", help="Its time limit in seconds.", min=0.001)
+    ] = 1800.0,
+    into: Annotated[
+        str | None, typer.Option("--into", help="Git branch that takes them, if not the one they were asked for on.")
+    ] = None,
+    message: Annotated[str | None, typer.Option("--message", "-m", help="Message of commits that are made.")] = None,
+    allow_out_of_scope: Annotated[
+        bool, typer.Option("--allow-out-of-scope", help="Also what was written outside the owned paths.")
+    ] = False,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Run no hooks for commits that are made.")] = False,
+    no_gpg_sign: Annotated[bool, typer.Option("--no-gpg-sign", help="Sign no commits that are made.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also tasks that did not complete.")] = False,
 ) -> int:
-    """Merge a task's commits into the branch that is checked out
+    """Bring tasks' commits onto the git branch that they were asked for on
 
-    Either all of it happens or nothing: with a conflict, or with uncommitted edits in the way, branch, index and
-    files stay as they are.
+    Either all of it happens or nothing: with a conflict, a check that fails, or uncommitted edits in the way, branch,
+    index and files stay as they are. A branch that is checked out moves forward with its files; work in progress
+    stays as it is.
     """
-    from bridge.control.delegations.adoption import adopt as adopt_task
+    from bridge.cli.adoptionview import adoption_lines, preview_lines
+    from bridge.cli.errors import UsageInvalid
+    from bridge.control.delegations.adoption.adopting import adopt as adopt_tasks
+    from bridge.control.delegations.adoption.model import Method, Wish
+    from bridge.control.delegations.adoption.previewing import preview
 
-    with _found(cli, task) as (controller, delegation):
-        done = adopt_task(controller, delegation, is_forced=force)
-    cli.output.emit(done.to_json(), _adoption(done))
+    chosen = [
+        method for method, is_on in ((Method.MERGE, merge), (Method.SQUASH, squash), (Method.PICK, pick)) if is_on
+    ]
+    if len(chosen) > 1:
+        raise UsageInvalid("Only one of --merge, --squash and --pick can be given.")
+    wish = Wish(
+        method=chosen[0] if chosen else Method.AUTO,
+        into=into,
+        check=check,
+        check_timeout_seconds=check_timeout,
+        message=message,
+        allows_out_of_scope=allow_out_of_scope,
+        is_forced=force,
+        runs_hooks=not no_verify,
+        is_signed=not no_gpg_sign,
+    )
+    with _found(cli, *task) as (controller, delegations):
+        if dry_run:
+            found = preview(controller, *delegations, wish=wish)
+            cli.output.emit(found.to_json(), preview_lines(found))
+            return 0 if found.is_adoptable else 1
+        done = adopt_tasks(controller, *delegations, wish=wish)
+    cli.output.emit(done.to_json(), adoption_lines(done))
     return 0
 
 
 @command()
 def discard(cli: Cli, task: Task) -> int:
     """Give up a task's changes and its worktree; they stay under a ref of Bridge's own"""
-    from bridge.control.delegations.adoption import discard as discard_task
+    from bridge.control.delegations.adoption.discarding import discard as discard_task
 
-    with _found(cli, task) as (controller, delegation):
+    with _found_one(cli, task) as (controller, delegation):
         done = discard_task(controller, delegation)
     kept = f"; kept under {done.result_ref}" if done.result_ref is not None else ""
     cli.output.emit(done.to_json(), f"{done.name or done.id}: discarded{kept}")
@@ -130,8 +173,14 @@ def discard(cli: Cli, task: Task) -> int:
 
 
 @contextmanager
-def _found(cli: Cli, reference: str) -> Iterator[tuple[Controller, Delegation]]:
-    """Open the store, close what a crash left open, and find a task."""
+def _found_one(cli: Cli, reference: str) -> Iterator[tuple[Controller, Delegation]]:
+    with _found(cli, reference) as (controller, delegations):
+        yield controller, delegations[0]
+
+
+@contextmanager
+def _found(cli: Cli, *references: str) -> Iterator[tuple[Controller, list[Delegation]]]:
+    """Open the store, close what a crash left open, and find tasks."""
     from bridge.cli.standing import open_if_there
     from bridge.control.delegations.recovery import recover
     from bridge.control.delegations.tasks import find_task
@@ -139,11 +188,12 @@ def _found(cli: Cli, reference: str) -> Iterator[tuple[Controller, Delegation]]:
 
     with open_if_there(cli) as controller:
         if controller is None:
-            raise TaskNotFound(f"There is no task {reference[:80]!r}.", details={"reference": reference[:200]})
+            first = references[0]
+            raise TaskNotFound(f"There is no task {first[:80]!r}.", details={"reference": first[:200]})
         _tell_recovered(cli, recover(controller))
         with controller.store.read() as connection:
-            delegation = find_task(connection, reference)
-        yield controller, delegation
+            delegations = [find_task(connection, reference) for reference in references]
+        yield controller, delegations
 
 
 def _tell_recovered(cli: Cli, closed: list[Delegation]) -> None:
@@ -192,11 +242,3 @@ def _details(details: TaskDetails) -> str:
         kept = f" ({task.kept_reason})" if task.kept_reason else ""
         lines.append(f"  worktree {details.workspace.status}: {details.workspace.path}{kept}")
     return "\n".join(lines)
-
-
-def _adoption(done: Adoption) -> str:
-    task = done.delegation
-    if done.was_contained:
-        return f"{task.name or task.id}: the branch held its changes already ({done.commit[:12]})"
-    files = len(done.files_changed)
-    return f"{task.name or task.id}: adopted {files} file(s) into {done.branch} as {done.commit[:12]}"
