@@ -140,6 +140,24 @@ class AdoptionRefused(BridgeError):
     default_hint = "Look at it first: bridge task show TASK. Adopt all the same with --force."
 
 
+class OutOfScopeWrites(AdoptionRefused):
+    """Raised when a task changed paths that it was not to write, and nobody has decided to take them."""
+
+    code = "out_of_scope_writes"
+    exit_status = 100
+    summary = "A task changed paths outside those it owns (or any, being read-only); details list them."
+    default_hint = "Look at them: bridge task diff TASK. Take them all the same with --allow-out-of-scope."
+
+
+class AdoptionCheckFailed(AdoptionRefused):
+    """Raised when the command that checks the combined files does not end well."""
+
+    code = "adoption_check_failed"
+    exit_status = 100
+    summary = "The check of the combined files failed; details hold its exit status, its log and the log's end."
+    default_hint = "Read the log, mend what it shows, and adopt again."
+
+
 class AdoptionConflict(BridgeError):
     """Raised when a task's commits do not merge into the branch."""
 

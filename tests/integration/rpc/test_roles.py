@@ -121,6 +121,7 @@ def params_of(name, case, workspace, agent=None):
 #: What cannot succeed in this scene: its error says that it was let through.
 FAILS = {
     "delegations/cancel": ("task_already_ended", {"task"}),
+    "delegations/preview": (None, {"task"}),
     "delegations/adopt": ("nothing_to_adopt", {"task"}),
     "events/unsubscribe": ("subscription_not_found", {"subscription"}),
     "agents/show": ("agent_not_found", {"agent"}),
