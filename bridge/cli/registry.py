@@ -125,11 +125,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         (
             CommandSpec("list", "List tasks, oldest first", "task:list_"),
             CommandSpec("show", "Show a task with its request, decision, attempts and result", "task:show"),
-            CommandSpec(
-                "log",
-                "Print what a task's worker said, did and printed, and the result as it handed it in",
-                "steer:log",
-            ),
+            CommandSpec("log", "Print what a task's worker said, did, printed and handed in", "steer:log"),
             CommandSpec(
                 "diff",
                 "Show what a task's worker changed since it started, uncommitted work included",

@@ -166,6 +166,11 @@ class Settings:
         return self.home / "worktrees"
 
     @property
+    def scratch(self) -> Path:
+        """Where worktrees stand in which something is tried out; they go at once, or with the next one."""
+        return self.home / "scratch"
+
+    @property
     def tasks(self) -> Path:
         return self.home / "tasks"
 

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from bridge.cli import oldstate
 from bridge.cli.command import command
 from bridge.cli.context import Cli
+from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
     from bridge.control.exchange.imported import Imported, Progress
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 
-@command(progress=True)
+@command(progress=True, exits={1: "Something was damaged, in conflict or refused; the rest was taken in."})
 def import_(
     cli: Cli,
     path: Annotated[str, typer.Argument(metavar="FILE", help="File that bridge export wrote; - for stdin.")],
@@ -42,7 +44,13 @@ def import_(
 
     A session file (bridge export --format session-file, or another program's) becomes a session of its own, whose id
     follows from the file: the same file again adds nothing, and one that has grown adds what is new.
+
+    --format yaml-sessions takes in a folder of an older kind of notes: see docs/lineage.md.
     """
+    if format_ == oldstate.FORMAT:
+        return oldstate.import_folder(cli, cli.directory / path, dry_run=dry_run)
+    if format_ is not None:
+        raise UsageInvalid(f"There is no format {format_!r}; known: {oldstate.FORMAT}.")
     from bridge.cli.composition import open_controller
     from bridge.control.exchange.formats import take_in
     from bridge.control.exchange.imported import ImportRequest
