@@ -54,6 +54,15 @@ class ControllerMode(StrEnum):
     REQUIRED = "required"
 
 
+class RawMode(StrEnum):
+    """What becomes of secrets in the lines of imported transcripts, which are kept beside their entries."""
+
+    #: They are masked, as in entries.
+    REDACTED = "redacted"
+    #: Lines are kept as they are.
+    UNREDACTED = "unredacted"
+
+
 @dataclass(frozen=True, slots=True)
 class HarnessSettings:
     """A harness of one's own: a program that speaks the Agent Client Protocol.
@@ -102,6 +111,8 @@ class Settings:
         Harnesses by name: additional ones, and known ones with another command.
     chat_harness
         What ``bridge chat`` talks to where neither it nor the session names one.
+    import_raw
+        What becomes of secrets in the kept lines of imported transcripts.
     """
 
     home: Path
@@ -115,6 +126,7 @@ class Settings:
     spark_hours: float = DEFAULT_SPARK_HOURS
     harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
     chat_harness: str | None = None
+    import_raw: RawMode = RawMode.REDACTED
 
     @property
     def chats(self) -> Path:
@@ -204,7 +216,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         if check is None:
             raise InvalidConfiguration(f"{path}: unknown key {key!r}.", hint=f"Known keys: {', '.join(_CHECKS)}.")
         try:
-            options[key] = check(value)
+            options[_FIELDS.get(key, key)] = check(value)
         except ValueError as error:
             raise InvalidConfiguration(f"{path}: {key} must be {error}.") from error
     return options
@@ -281,6 +293,16 @@ def _harness(name: str, table: object) -> HarnessSettings:
     return HarnessSettings(tuple(command), variables, None if capabilities is None else frozenset(capabilities))
 
 
+def _import_table(value: object) -> RawMode:
+    raw = value.get("raw") if isinstance(value, dict) and set(value) == {"raw"} else None
+    if raw not in set(RawMode):
+        words = " or ".join(f'"{mode}"' for mode in RawMode)
+        raise ValueError(f"a table with raw, which is {words}")
+    return RawMode(raw)
+
+
+#: Tables of ``config.toml`` that are one setting under another name.
+_FIELDS = {"import": "import_raw"}
 #: The keys of ``config.toml``, each with what makes a value of it; it raises ValueError with what would be right.
 _CHECKS: dict[str, Callable[[object], Any]] = {
     "auto_upgrade": _switch,
@@ -289,6 +311,7 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
     "git_timeout_seconds": _seconds,
     "harness": _harnesses,
     "idle_timeout_seconds": _seconds_or_zero,
+    "import": _import_table,
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,
     "spark_hours": _hours,

@@ -506,3 +506,8 @@ class Findings:
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         if len(self.kept) < self._limit:
             self.kept.append(ImportFinding(self.path, kind, message, line, offset))
+
+    def drop(self, kind: str) -> None:
+        """Take back what was found of a kind: it is looked at again."""
+        self.kept = [one for one in self.kept if one.kind != kind]
+        self.count -= self.kinds.pop(kind, 0)

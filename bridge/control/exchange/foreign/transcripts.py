@@ -172,6 +172,7 @@ class Transcript:
 
     def _read(self, stream: BinaryIO) -> None:
         self._is_torn = False
+        self.findings.drop("torn_tail")
         try:
             for batch, digest in self._batches(stream):
                 self._write(batch, digest)
