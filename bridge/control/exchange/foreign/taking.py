@@ -25,6 +25,7 @@ from bridge.control.exchange.foreign.places import head_alone
 from bridge.control.exchange.foreign.preparing import Preparer, Ready, Work, safe_key, source_name, time_of
 from bridge.control.exchange.foreign.sinks import Growing, Sink, StoreSink, require_not_removed
 from bridge.control.exchange.imported import ImportFinding
+from bridge.control.reading.views import MISSING_PARENT
 from bridge.conversations.errors import InvalidLabel, SessionRemoved
 from bridge.conversations.growing import Placed
 from bridge.conversations.models import EntryDraft, NewSession
@@ -35,8 +36,6 @@ from bridge.transcripts.foreign.records import Damage
 
 #: Entries whose places are remembered; older ones are looked up in the store.
 MAX_REMEMBERED: Final = 20_000
-#: Key of an entry's source that names the parent which was not there.
-MISSING_PARENT: Final = "missing_parent"
 PARENT, LOGICAL_PARENT = "parent", "logical_parent"
 
 
