@@ -111,7 +111,8 @@ def main() -> None:
         by_processor = (count / importing[1]) / (len(lines) / loading[1])
         print(f"{count} lines, {path.stat().st_size / 1e6:.0f} MB; store {store / 1e6:.0f} MB")
         print(
-            f"import  {rate:8.0f}/s  json.loads {module:.0f}/s: {rate / module:.2f} of its rate, {by_processor:.2f} by processor time"
+            f"import  {rate:8.0f}/s  json.loads {module:.0f}/s: {rate / module:.2f} of its rate, "
+            f"{by_processor:.2f} by processor time"
         )
         print(f"again   {again[0]:.2f} s; peak {peak} MB, {started} before")
 

@@ -85,7 +85,7 @@ def test_fc_02_every_reader_tells_of_the_same_entries_and_the_same_gap(store, tm
         assert all(f"words of {key}" in text for key in kept)
         assert len(re.findall(r"\ba5\b", text)) == 1, form  # the one gap, before u6
     for key in kept:
-        hits = recall(store, Standpoint(), f'"words of {key}"', session=done.session_id).hits
+        hits = recall(store, Standpoint(), done.session_id, key).hits
         assert len(hits) == 1
 
 
