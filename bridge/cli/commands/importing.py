@@ -96,7 +96,7 @@ def _request(controller: Controller, progress: Progress | None, *, dry_run: bool
 def _many(cli: Cli, path: Path | None, *, dry_run: bool, format_name: str | None, watch: bool) -> int:
     """Take in all transcripts of a folder, or of all agents."""
     from bridge.cli.composition import open_controller
-    from bridge.control.exchange.foreign.folders import host_folders, transcripts_below
+    from bridge.control.exchange.foreign.folders import host_folders, oldest_first, transcripts_below
     from bridge.control.exchange.foreign.gathering import Watch, files_of, take_in_all
 
     form = _form_named(format_name)
@@ -106,7 +106,7 @@ def _many(cli: Cli, path: Path | None, *, dry_run: bool, format_name: str | None
             hosts = host_folders(cli.environment)
             yield from files_of(host for host in hosts if form is None or host.form is form)
         elif path.is_dir():
-            yield from ((one, form) for one in transcripts_below(path, form))
+            yield from ((one, form) for one in oldest_first(transcripts_below(path, form)))
         else:
             yield path, form
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,11 @@ DATABASE_SUFFIX: Final = ".db"
 MAX_FILES: Final = 200_000
 #: Names of folders that are never gone into.
 _PASSED_OVER: Final = frozenset({".git", "node_modules", "__pycache__", ".venv"})
+
+
+#: A time in a transcript, whatever the form: an ISO time, or the milliseconds of one.
+_TIME: Final = re.compile(rb'"(?:timestamp|startTime)"\s*:\s*"(\d{4}-\d\d-\d\dT[0-9:.]+)')
+_LOOKED_AT_BYTES: Final = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,20 @@ def transcripts_below(folder: Path, form: ForeignFormat | None = None) -> Iterat
             path = Path(top) / name
             if _may_be(path, form):
                 yield path
+
+
+def oldest_first(paths: Iterable[Path]) -> list[Path]:
+    """Return files in the order in which they were begun, by the first time in each: origins before their forks."""
+    return sorted(paths, key=lambda path: (_begun_at(path), str(path)))
+
+
+def _begun_at(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            found = _TIME.search(stream.read(_LOOKED_AT_BYTES))
+    except OSError:
+        return b"~"  # told when it is its turn
+    return b"~" if found is None else found[1]
 
 
 def _may_be(path: Path, form: ForeignFormat | None) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 
 from bridge.control.controller import Controller
 from bridge.control.exchange.foreign import forms
-from bridge.control.exchange.foreign.folders import HostFolder, transcripts_below
+from bridge.control.exchange.foreign.folders import HostFolder, oldest_first, transcripts_below
 from bridge.control.exchange.foreign.places import Places
 from bridge.control.exchange.foreign.transcripts import ForeignFormat, Transcript
 from bridge.control.exchange.imported import Imported, ImportFinding, ImportRequest
@@ -77,7 +77,7 @@ def files_of(hosts: Iterable[HostFolder]) -> Iterator[tuple[Path, ForeignFormat 
     """Yield the files of agents' folders with their forms."""
     for host in hosts:
         if host.path.is_dir():
-            for path in transcripts_below(host.path, host.form):
+            for path in oldest_first(transcripts_below(host.path, host.form)):
                 yield path, host.form
         else:
             yield host.path, host.form
