@@ -52,6 +52,11 @@ soak: $(STAMPS)/dev
 	    tests/integration/git/test_watch_random.py $(ARGS)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=soak tests/integration/git/test_observe_random.py $(ARGS)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=soak --timeout=3600 tests/integration/rpc/test_fuzz.py $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=soak --timeout=3600 \
+	    tests/unit/transcripts/test_foreign_readers.py $(ARGS)
+	@if $(BIN)/python -c 'import atheris' 2>/dev/null; then \
+	    $(BIN)/python tests/soak/fuzz_transcripts.py -max_total_time=600; \
+	else echo "atheris is not installed (pip install '.[fuzz]'): the parsers are not fuzzed by coverage" >&2; fi
 	$(BIN)/python -m pytest tests/soak -p no:randomly --timeout=3600 $(ARGS)
 
 lint: $(STAMPS)/dev

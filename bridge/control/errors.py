@@ -248,6 +248,15 @@ class ImportUnreadable(BridgeError):
     default_hint = "Name a file that bridge export wrote, or - for standard input."
 
 
+class NoRawLines(ImportUnreadable):
+    """Raised when the transcript of a session is to be written again that was not made from one."""
+
+    code = "no_raw_lines"
+    exit_status = 102
+    summary = "A session was not made from a transcript, so that there are no lines to write again."
+    default_hint = "Export it in another form: bridge export SESSION --format jsonl"
+
+
 class ImportSourceChanged(BridgeError):
     """Raised when a file was changed between being checked and being taken in."""
 
@@ -442,6 +451,7 @@ class ConfinementRefused(PlaceUnready):
     code = "confinement_refused"
     summary = "Workers must be confined and this machine cannot confine them as asked; the worker was not started."
     default_hint = 'See bridge doctor; confinement = "auto" starts workers all the same, with a notice.'
+
 
 class TransitionRefused(SteeringRefused):
     """Raised when a task is to go to a state that the one it is in does not lead to; somebody else was quicker."""

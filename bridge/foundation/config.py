@@ -72,6 +72,15 @@ class ConfinementMode(StrEnum):
     OFF = "off"
 
 
+class RawMode(StrEnum):
+    """What becomes of secrets in the lines of imported transcripts, which are kept beside their entries."""
+
+    #: They are masked, as in entries.
+    REDACTED = "redacted"
+    #: Lines are kept as they are.
+    UNREDACTED = "unredacted"
+
+
 @dataclass(frozen=True, slots=True)
 class HarnessSettings:
     """A harness of one's own: a program that speaks the Agent Client Protocol.
@@ -137,6 +146,9 @@ class Settings:
         Without a word of a worker's agent for so long, it counts as stalled and is ended.
     confinement
         Whether workers are confined; None leaves that to each checkout's ``bridge.toml``.
+
+    import_raw
+        What becomes of secrets in the kept lines of imported transcripts.
     """
 
     home: Path
@@ -155,6 +167,8 @@ class Settings:
     worker_harness: str | None = None
     worker_silence_seconds: float = DEFAULT_WORKER_SILENCE_SECONDS
     confinement: ConfinementMode | None = None
+
+    import_raw: RawMode = RawMode.REDACTED
 
     @property
     def chats(self) -> Path:
@@ -272,7 +286,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         if check is None:
             raise InvalidConfiguration(f"{path}: unknown key {key!r}.", hint=f"Known keys: {', '.join(_CHECKS)}.")
         try:
-            options[key] = check(value)
+            options[_FIELDS.get(key, key)] = check(value)
         except ValueError as error:
             raise InvalidConfiguration(f"{path}: {key} must be {error}.") from error
     return options
@@ -384,6 +398,16 @@ def _state(name: str, table: Mapping[str, object]) -> tuple[str, ...] | None:
     return tuple(state)
 
 
+def _import_table(value: object) -> RawMode:
+    raw = value.get("raw") if isinstance(value, dict) and set(value) == {"raw"} else None
+    if raw not in set(RawMode):
+        words = " or ".join(f'"{mode}"' for mode in RawMode)
+        raise ValueError(f"a table with raw, which is {words}")
+    return RawMode(raw)
+
+
+#: Tables of ``config.toml`` that are one setting under another name.
+_FIELDS = {"import": "import_raw"}
 #: The keys of ``config.toml``, each with what makes a value of it; it raises ValueError with what would be right.
 _CHECKS: dict[str, Callable[[object], Any]] = {
     "auto_upgrade": _switch,
@@ -395,6 +419,7 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
     "hook_patience_seconds": _patience,
     "idle_timeout_seconds": _seconds_or_zero,
     "policy": _table,
+    "import": _import_table,
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,
     "spark_hours": _hours,
