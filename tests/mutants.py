@@ -20,6 +20,8 @@ from bridge.control.exchange.exporting import ExportRequest, export_session
 from bridge.control.exchange.importing import import_session
 from bridge.control.plans.file import load_plan
 from bridge.control.plans.scheduling import request_of, run_plan
+from bridge.control.removal.erasing import erase
+from bridge.control.removal.pruning import prune
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.condition.store import put_quarantine
 from bridge.conversations.models import EntryDraft, NewSession
@@ -57,9 +59,12 @@ def opened(home: Path, url: str | None = None) -> Iterator[Controller]:
 def build(controller: Controller, repository: Any, folder: Path, entries: int = ENTRIES) -> Specimen:
     """Record something of everything."""
     recorder = controller.recorder
+    gone = recorder.create_session(NewSession(label="gone"))
+    recorder.append_now(gone.id, EntryDraft(kind="note", payload={"text": "soon gone"}))
     bystander = recorder.create_session(NewSession(label="bystander"))
     for number in range(4):
         recorder.append_now(bystander.id, EntryDraft(kind="user.message", payload={"text": f"aside {number}"}))
+    assert prune(controller, keep=1).removed == (gone.id,)
     workspace = recorder.transact(
         lambda recording: register(recording.tx, discover(repository.path), moment=recording.moment)
     ).workspace
@@ -68,6 +73,8 @@ def build(controller: Controller, repository: Any, folder: Path, entries: int = 
     fork = recorder.fork(f"{main.id}-000009", NewSession(parent_session_id=main.id, parent_relation="forked"))
     for number in range(8):
         recorder.append_now(fork.id, EntryDraft(kind="user.message", payload={"text": f"else {number}"}))
+    erase(controller, NOWHERE, f"{main.id}-000061")
+    erase(controller, NOWHERE, f"{main.id}-000062", pattern="naïve")
     _delegate(controller, workspace, repository, folder)
     imported = _import(controller, folder)
     link = WorkspaceLink(workspace.id, "repository", "tree", "other repository", "other tree", "/old", "/new")

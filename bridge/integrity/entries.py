@@ -199,12 +199,16 @@ class EntryScan:
         payload = entry.payload
         if payload is None:
             self._check_long(entry)
-        elif (digest := sha256(payload.encode()).hexdigest()) != entry.payload_hash:
-            if digest in self._tombstones.get(entry.id, ()) and entry.blob_digest is None:
-                self._report.withheld += 1
-            else:
-                self._report.add("payload_altered", entry.id, "The payload is not the one that was hashed.")
-        elif entry.blob_digest is not None or entry.payload_bytes is not None or entry.payload_outline is not None:
+            return
+        digest, stands = sha256(payload.encode()).hexdigest(), self._tombstones.get(entry.id, ())
+        if digest in stands:
+            self._report.withheld += 1
+        elif digest != entry.payload_hash:
+            self._report.add("payload_altered", entry.id, "The payload is not the one that was hashed.")
+            return
+        elif stands:
+            self._report.add("payload_altered", entry.id, "The payload was erased, and is there again.")
+        if entry.blob_digest is not None or entry.payload_bytes is not None or entry.payload_outline is not None:
             self._report.add("payload_altered", entry.id, "Its row has the payload, and says that it is elsewhere.")
 
     def _check_long(self, entry: StoredEntry) -> None:

@@ -16,6 +16,7 @@ from bridge.control.standpoint import Standpoint, find_entry
 from bridge.conversations.models import ROOT_KIND, Entry
 from bridge.conversations.references import require_entry
 from bridge.foundation.canonical import canonical_bytes
+from bridge.foundation.hashing import digest_hex
 from bridge.foundation.ids import split_entry_id
 from bridge.integrity.chain import body_of
 from bridge.integrity.entries import EntryScan
@@ -24,6 +25,7 @@ from bridge.integrity.events import ENTRY_APPENDED, ROOT_SEALED, SESSION_CREATED
 from bridge.integrity.log.checking import Anchor
 from bridge.integrity.log.leaves import LogRoot, consistency_proof, current_root, inclusion_proof
 from bridge.integrity.log.store import leaf_of
+from bridge.integrity.removal.store import tombstones_of
 from bridge.integrity.report import Report
 from bridge.integrity.store import StoredEntry, StoredEvent, iterate_events
 from bridge.storage.transaction import Connection
@@ -70,6 +72,9 @@ def prove_entry(controller: Controller, standpoint: Standpoint, reference: str) 
     anchors = known_anchors(controller)
     with controller.store.read() as connection:
         entry = require_entry(connection, entry_id)
+        # Of what was erased the hash remains; what stands in its place proves nothing.
+        stands = tombstones_of(connection, session_id).get(entry_id, ())
+        is_withheld = digest_hex(entry.payload_text.encode()) in stands
         own = _Session(connection, session_id)
         events = _events(connection, entry, sealed.session_root)
         log = current_root(connection)
@@ -77,10 +82,10 @@ def prove_entry(controller: Controller, standpoint: Standpoint, reference: str) 
             "type": BUNDLE_TYPE,
             "format_version": BUNDLE_VERSION,
             "made_at": controller.now(),
-            "entry": {**_fields(entry), "payload_text": entry.payload_text},
+            "entry": {**_fields(entry), "payload_text": None if is_withheld else entry.payload_text},
             "ancestry": list(_ancestry(connection, own, entry)),
             "state": None if entry.state_digest is None else _state(connection, entry.state_digest),
-            "result": _result(entry),
+            "result": None if is_withheld else _result(entry),
             "tree": {
                 "session_root": sealed.session_root,
                 "sequence": sealed.sequence,

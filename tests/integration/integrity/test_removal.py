@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -11,10 +13,12 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.engine import make_url
 
+from bridge.control.checks.proving import prove_entry
 from bridge.control.checks.verification import read_root, verify
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.model import Delegation, DelegationStatus, Request
+from bridge.control.exchange.exporting import ExportRequest, export_session
 from bridge.control.exchange.importing import import_session
 from bridge.control.reading.sessions import read_entry
 from bridge.control.removal.erasing import erase
@@ -26,6 +30,7 @@ from bridge.conversations.models import EntryDraft, NewSession
 from bridge.conversations.paths import active_path
 from bridge.conversations.references import require_entry
 from bridge.conversations.store import session_exists
+from bridge.foundation.canonical import canonical_bytes
 from bridge.foundation.clock import SystemClock
 from bridge.foundation.config import load_settings
 from bridge.integrity.log.leaves import LogRoot
@@ -472,11 +477,32 @@ def test_the_sessions_of_workers_go_with_their_chat(controller, talk):
 
 
 def test_a_removed_session_is_not_taken_in_again(controller, talk, tmp_path):
-    from bridge.control.exchange.exporting import ExportRequest, export_session
-
     talk.say("words")
     with (tmp_path / "f").open("wb") as target:
         export_session(controller, NOWHERE, ExportRequest(session=talk.session), target.write)
     prune(controller, keep=0)
     with (tmp_path / "f").open("rb") as source, pytest.raises(SessionRemoved):
         import_session(controller, source)
+
+
+def test_somebody_without_the_store_can_check_what_is_left_of_it(controller, talk, tmp_path):
+    talk.say("before")
+    whole, part = talk.say(SECRET), talk.say(f"say {SECRET} twice")
+    erase(controller, NOWHERE, whole.id)
+    erase(controller, NOWHERE, part.id, pattern=SECRET)
+    verifier = Path(__file__).parents[3] / "docs" / "verifier" / "bridge_verifier.py"
+    files = [tmp_path / "session", tmp_path / "whole", tmp_path / "part"]
+    with files[0].open("wb") as target:
+        export_session(controller, NOWHERE, ExportRequest(session=talk.session), target.write)
+    for path, entry in zip(files[1:], (whole, part), strict=True):
+        bundle = prove_entry(controller, NOWHERE, entry.id).value
+        assert bundle["entry"]["payload_text"] is None
+        path.write_bytes(canonical_bytes(bundle))
+    for path in files:
+        ran = subprocess.run([sys.executable, verifier, path], capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+    # A mark that nothing was erased for is none.
+    lines = files[0].read_bytes().splitlines(keepends=True)
+    lines[2] = canonical_bytes({**json.loads(lines[2]), "withheld": True}) + b"\n"
+    files[0].write_bytes(b"".join(lines))
+    assert subprocess.run([sys.executable, verifier, files[0]], capture_output=True, check=False).returncode == 1
