@@ -11,17 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.agents import AGENTS, Installed, orchestrator_of
+from tests.e2e.agents import AGENTS, Installed, orchestrator_of, wanted
 from tests.e2e.conducting import CONDUCT, Company
 from tests.e2e.modelserver import ModelServer
 from tests.e2e.stage import PATIENCE_SECONDS, Stage, until
 
 #: Without a word for so long a worker counts as stalled: above what an honest one needs on a busy machine.
 SILENCE_SECONDS = 45.0
-
-
-def wanted() -> list[str]:
-    return os.environ.get("BRIDGE_E2E_AGENTS", "").split()
 
 
 @pytest.mark.parametrize("name", [name for name in AGENTS if name in wanted()])
