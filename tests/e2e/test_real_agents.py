@@ -110,9 +110,13 @@ def failure(stage: Stage, name: str) -> str | None:
 
 def describe(stage: Stage, server: ModelServer) -> str:
     """Say what happened, for a test that failed."""
-    lines = [f"{seen.at - server.seen[0].at:6.1f} {seen.scenario} {str(seen.step)[:120]}" for seen in server.seen]
+    lines = [
+        f"{seen.at - server.seen[0].at:6.1f} {seen.scenario} {str(seen.step)[:120]} after {str(seen.asked.results[-1:])[:200]}"
+        for seen in server.seen
+    ]
     for name in stage.tasks():
         found = stage.task(name)
         result = found.get("result") or {}
-        lines.append(f"{name}: {found['status']} {result.get('failure_class')} {str(result.get('summary'))[:300]}")
+        told = {key: value for key, value in result.items() if key not in ("data", "stamp", "summary")}
+        lines.append(f"{name}: {found['status']} {str(result.get('summary'))[:200]!r} {told}")
     return "\n".join(lines)
