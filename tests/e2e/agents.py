@@ -261,7 +261,9 @@ wire_api = "responses"
 env_key = "SCRIPTED_KEY"
 """
     _write(home / ".codex" / "config.toml", settings)
-    return {"SCRIPTED_KEY": "scripted"}
+    # Or it would ask a reviewer of its own wherever a project is not known to be trusted, which several of it that start
+    # at once do not always learn from each other.
+    return {"SCRIPTED_KEY": "scripted", "INITIAL_AGENT_MODE": "agent-full-access"}
 
 
 def _set_up_gemini(home: Path, url: str) -> dict[str, str]:
