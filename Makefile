@@ -4,6 +4,12 @@
 # make e2e    real coding agents against a scripted model, without a network; E2E_AGENTS='codex pi' chooses
 # make soak   random work against git's own answers, the watcher, larger stores: an hour or so
 #
+# make session [SID=…]           talk in a session, or in a new one
+# make session-list             list the sessions
+# make session-tree SID=…       draw one as a tree
+# make session-chain-check      verify the audit chains of all sessions, or of SID
+# make session-prune [KEEP=100] remove all but the last sessions
+#
 # PYTHON=python3.12 chooses the interpreter, VENV=path another environment, ARGS='-k word' is passed to pytest.
 
 VENV ?= .venv
@@ -19,7 +25,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VENV_STAMP := $(if $(PYTHON),$(STAMPS)/venv-$(notdir $(PYTHON)),$(or \
     $(firstword $(wildcard $(STAMPS)/venv-*)),$(STAMPS)/venv-default))
 
-.PHONY: demo test e2e soak lint format types layers docs docs-check check bench clean help
+.PHONY: session session-list session-tree session-chain-check session-prune \
+    demo test e2e soak lint format types layers docs docs-check check bench clean help
 .DELETE_ON_ERROR:
 
 help:
@@ -45,6 +52,11 @@ soak: $(STAMPS)/dev
 	    tests/integration/git/test_watch_random.py $(ARGS)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=soak tests/integration/git/test_observe_random.py $(ARGS)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=soak --timeout=3600 tests/integration/rpc/test_fuzz.py $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=soak --timeout=3600 \
+	    tests/unit/transcripts/test_foreign_readers.py $(ARGS)
+	@if $(BIN)/python -c 'import atheris' 2>/dev/null; then \
+	    $(BIN)/python tests/soak/fuzz_transcripts.py -max_total_time=600; \
+	else echo "atheris is not installed (pip install '.[fuzz]'): the parsers are not fuzzed by coverage" >&2; fi
 	$(BIN)/python -m pytest tests/soak -p no:randomly --timeout=3600 $(ARGS)
 
 lint: $(STAMPS)/dev
@@ -73,6 +85,24 @@ check: lint types layers docs-check test
 
 bench: $(STAMPS)/dev
 	$(BIN)/python -m pytest tests/benchmarks -p no:xdist -p no:randomly -p no:timeout $(ARGS)
+
+SID ?=
+KEEP ?= 100
+
+session: $(STAMPS)/runtime
+	@$(BIN)/bridge chat $(SID)
+
+session-list: $(STAMPS)/runtime
+	@$(BIN)/bridge session list
+
+session-tree: $(STAMPS)/runtime
+	@$(BIN)/bridge tree $(SID)
+
+session-chain-check: $(STAMPS)/runtime
+	@$(BIN)/bridge verify $(SID) --only chain
+
+session-prune: $(STAMPS)/runtime
+	@$(BIN)/bridge session prune --keep $(KEEP)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
