@@ -261,8 +261,8 @@ wire_api = "responses"
 env_key = "SCRIPTED_KEY"
 """
     _write(home / ".codex" / "config.toml", settings)
-    # Or it would ask a reviewer of its own wherever a project is not known to be trusted, which several of it that start
-    # at once do not always learn from each other.
+    # Or it asks a reviewer of its own wherever a project is not known to be trusted, which several of it that start at
+    # once do not always learn from each other.
     return {"SCRIPTED_KEY": "scripted", "INITIAL_AGENT_MODE": "agent-full-access"}
 
 

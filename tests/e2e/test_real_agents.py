@@ -108,7 +108,8 @@ def adopt_all(stage: Stage) -> None:
 def describe(stage: Stage, server: ModelServer) -> str:
     """Say what happened, for a test that failed."""
     lines = [
-        f"{seen.at - server.seen[0].at:6.1f} {seen.scenario} {str(seen.step)[:120]} after {str(seen.asked.results[-1:])[:200]}"
+        f"{seen.at - server.seen[0].at:6.1f} {seen.scenario} {str(seen.step)[:120]} after "
+        f"{str(seen.asked.results[-1:])[:200]}"
         for seen in server.seen
     ]
     for name in stage.tasks():
