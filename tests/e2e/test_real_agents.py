@@ -30,7 +30,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", [name for name in AGENTS if name in wanted()])
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_an_agent_delegates_to_agents(
     name: str, installed: dict[str, Installed], stage: Stage, server: ModelServer
 ) -> None:
