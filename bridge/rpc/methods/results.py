@@ -271,6 +271,20 @@ VERIFICATION: Final = record(
 ROOT: Final = record(
     "The root of a session, and the last sequence it covers.", session_id=_TEXT, session_root=_TEXT, sequence=_NUMBER
 )
+PROOF: Final = record(
+    "The proof bundle of an entry, as schema/proof/v1/bundle.json describes it.",
+    type=_TEXT,
+    format_version=_NUMBER,
+    made_at=_TEXT,
+    entry=_ANY_OBJECT,
+    ancestry=listing(_ANY_OBJECT),
+    state=_or_null(_ANY_OBJECT),
+    result=_or_null(_ANY_OBJECT),
+    tree=_ANY_OBJECT,
+    events=listing(_ANY_OBJECT),
+    log=_ANY_OBJECT,
+    anchors=listing(_ANY_OBJECT),
+)
 WORKSPACE: Final = record(
     "A workspace.",
     id=_TEXT,
@@ -401,13 +415,55 @@ PAUSES: Final = record(
         )
     ),
 )
+_VERIFICATION: Final = record(
+    "What the tests that a worker ran say about the adopted files: none, holds or reopened.", status=_TEXT
+)
 ADOPTION: Final = record(
     "What an adoption did.",
-    task=DELEGATION,
-    branch=_OPTIONAL_TEXT,
+    tasks=listing(
+        record(
+            "One task of it.",
+            task=DELEGATION,
+            method=_TEXT,
+            files_changed=listing(_TEXT),
+            out_of_scope=listing(_TEXT),
+            verification=_VERIFICATION,
+        )
+    ),
+    branch=_TEXT,
+    previous=_TEXT,
     commit=_TEXT,
+    is_checked_out=_FLAG,
     files_changed=listing(_TEXT),
     was_contained=_FLAG,
+    undo=_TEXT,
+    check={"type": ["object", "null"]},
+)
+_OBSTACLE: Final = record("What stands in the way.", code=_TEXT, message=_TEXT, details=_ANY_OBJECT)
+PREVIEW: Final = record(
+    "What an adoption would do.",
+    is_adoptable=_FLAG,
+    tasks=listing(
+        record(
+            "One task of it.",
+            task=DELEGATION,
+            method=_TEXT,
+            files_changed=listing(_TEXT),
+            out_of_scope=listing(_TEXT),
+            conflicts=listing(_TEXT),
+            conflicts_with=listing(_TEXT),
+            base_commit=_OPTIONAL_TEXT,
+            has_base_moved=_FLAG,
+            verification=_VERIFICATION,
+            obstacle={"anyOf": [_OBSTACLE, {"type": "null"}]},
+        )
+    ),
+    branch=_OPTIONAL_TEXT,
+    tip=_OPTIONAL_TEXT,
+    is_checked_out=_FLAG,
+    files_changed=listing(_TEXT),
+    blocked_by=listing(_OBSTACLE),
+    check={"type": ["object", "null"]},
 )
 STATUS: Final = record(
     "What this controller is, and what has not ended.",
