@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import secrets
 import statistics
 import subprocess
@@ -80,6 +81,12 @@ async def bare(path: Path, folder: Path) -> float:
     return time.perf_counter() - began
 
 
+def processor_seconds() -> float:
+    """Return what this process and the children it has waited for have used; steadier than the clock beside others."""
+    own, others = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
+
+
 class Marks:
     """When the child of a delegation was started and when its end was noticed, by its worktree."""
 
@@ -87,11 +94,13 @@ class Marks:
         self.started: dict[str, float] = {}
         self.ended: dict[str, float] = {}
         self.recorded: dict[str, float] = {}
+        self.used: dict[str, float] = {}
         conclude = carrying.conclude
 
         def concluded(controller: Controller, delegation: Delegation, *words: Any) -> Delegation:
             done = conclude(controller, delegation, *words)
             self.recorded[delegation.id] = time.perf_counter()
+            self.used[delegation.id] = processor_seconds()
             return done
 
         carrying.conclude = concluded
@@ -123,21 +132,25 @@ async def overhead(files: int) -> dict[str, Any]:
             workspace = initialise(controller, path).registration.workspace
             session = controller.recorder.create_session(NewSession(harness="benchmark", workspace_id=workspace.id)).id
             delegator, marks = delegator_of(controller), Marks()
-            before, after, release, without = [], [], [], []
+            before, after, release, without, processor = [], [], [], [], []
             for number in range(ROUNDS + 2):
                 request = Request(name=f"t{number}", objective="x", command=CHILD, timeout_seconds=60.0)
-                began = time.perf_counter()
+                used, began = processor_seconds(), time.perf_counter()
                 asked = await delegator.request(Standpoint(directory=path), Wanted(request=request, session=session))
                 found = await delegator.wait(asked.id)
                 done = time.perf_counter()
                 if found.status is not DelegationStatus.COMPLETED:
                     raise AssertionError(found)
+                used = marks.used[asked.id] - used
+                bare_used = processor_seconds()
                 bare_seconds = await bare(path, folder)
+                bare_used = processor_seconds() - bare_used
                 if number >= 2:  # the first ones import what is needed
                     before.append(marks.started[asked.id] - began)
                     after.append(marks.recorded[asked.id] - marks.ended[asked.id])
                     release.append(done - marks.recorded[asked.id])
                     without.append(bare_seconds)
+                    processor.append((used, bare_used))
             await end_delegations(controller)
     request_to_start, end_to_recorded, releasing, reference = map(statistics.median, (before, after, release, without))
     return {
@@ -146,6 +159,7 @@ async def overhead(files: int) -> dict[str, Any]:
         "end_to_recorded_ms": round(end_to_recorded * 1e3, 1),
         "released_ms": round(releasing * 1e3, 1),
         "worktree_and_spawn_ms": round(reference * 1e3, 1),
+        "processor_ms": [round(statistics.median(side) * 1e3, 1) for side in zip(*processor, strict=True)],
         "ratio": round((request_to_start + end_to_recorded) / reference, 2),
     }
 
