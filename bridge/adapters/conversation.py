@@ -16,6 +16,7 @@ from bridge.adapters.base import DEFAULT_SILENCE_SECONDS, Capabilities
 from bridge.adapters.events import AdapterEvent
 from bridge.adapters.permission import PermissionPolicy, refuse
 from bridge.process.children import ChildExit
+from bridge.process.confinement import Confinement
 from bridge.process.groups import DEFAULT_GRACE_SECONDS
 from bridge.process.identity import ProcessIdentity
 
@@ -93,6 +94,8 @@ class OpenRequest:
         Is shown text as it arrives.
     started
         Is told of the process at once, before anything else; what it raises ends the child.
+    confinement
+        Where the agent's processes, and those that Bridge runs for it, may write; None: wherever this process may.
     """
 
     directory: Path
@@ -107,6 +110,7 @@ class OpenRequest:
     permission: PermissionPolicy = refuse
     live: Callable[[LiveText], None] | None = None
     started: Callable[[ProcessIdentity], Awaitable[None]] | None = None
+    confinement: Confinement | None = None
     limits: Limits = field(default_factory=Limits)
 
 

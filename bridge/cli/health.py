@@ -97,6 +97,7 @@ def run_checks(cli: Cli) -> list[Check]:
         check_sqlite(),
         check_command_path(cli.environment),
         check_encoding(),
+        check_confinement(),
         check_configuration(cli),
     ]
     # A broken configuration was told just before; without it nobody knows which harnesses there are.
@@ -226,6 +227,29 @@ def check_encoding() -> Check:
             facts,
         )
     return Check("encoding", "ok", f"UTF-8 (locale {facts['locale']})", facts=facts)
+
+
+def check_confinement() -> Check:
+    """Check what workers can be kept from: writing outside of their places, the network, signals to others."""
+    # The C library's loader is of no use to other commands.
+    from bridge.process.confinement import MIN_ABI, NETWORK_ABI, SCOPE_ABI, Notice, landlock_abi
+
+    abi = landlock_abi()
+    missing = []
+    if abi < MIN_ABI:
+        missing.append(str(Notice.LANDLOCK_UNAVAILABLE))
+    if abi < NETWORK_ABI:
+        missing.append(str(Notice.NETWORK_UNENFORCED))
+    facts = {"landlock_abi": abi, "notices": missing, "signals": abi >= SCOPE_ABI}
+    if abi < MIN_ABI:
+        found = f"Landlock interface {abi}" if abi else "no Landlock"
+        hint = "Workers can write wherever you can. A kernel from Linux 6.2 on confines them; see docs/isolation.md."
+        return Check("confinement", "warning", f"{found}: landlock_unavailable, network_unenforced", hint, facts)
+    kept = ["writing", *(["TCP"] if abi >= NETWORK_ABI else []), *(["signals"] if abi >= SCOPE_ABI else [])]
+    told = f"workers are confined by Landlock (interface {abi}): {', '.join(kept)}"
+    if missing:
+        return Check("confinement", "warning", f"{told}; network_unenforced", "See docs/isolation.md.", facts)
+    return Check("confinement", "ok", told, facts=facts)
 
 
 def check_configuration(cli: Cli) -> Check:

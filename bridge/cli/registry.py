@@ -147,6 +147,19 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("approvals", "List what workers want allowed", "steer:approvals"),
     CommandSpec("approve", "Allow what a worker wants", "steer:approve"),
     CommandSpec("deny", "Deny what a worker wants", "steer:deny"),
+    GroupSpec(
+        "hooks",
+        "Record the conversations with coding agents that you start yourself",
+        (
+            CommandSpec("install", "Write Bridge's hooks into a coding agent's settings", "hooks:install"),
+            CommandSpec(
+                "status",
+                "Say of each coding agent whether its hooks are installed, trusted, and record",
+                "hooks:status",
+            ),
+            CommandSpec("uninstall", "Take Bridge's hooks out of a coding agent's settings", "hooks:uninstall"),
+        ),
+    ),
     CommandSpec("result", "Print a worker's result, checked as evidence is", "result:result"),
     CommandSpec("export", "Write a session as a file", "export:export"),
     CommandSpec("import", "Take in a session that was exported as jsonl", "importing:import_"),

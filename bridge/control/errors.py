@@ -420,3 +420,33 @@ class TransitionRefused(SteeringRefused):
     code = "transition_refused"
     summary = "A task's state does not lead to the one asked for; somebody else has moved it on."
     default_hint = "Look where it stands: bridge task show TASK"
+
+
+class PlaceUnready(BridgeError):
+    """Base of what keeps a worker's place from being made ready; the classes share its exit status."""
+
+    exit_status = 205
+
+
+class SetupFailed(PlaceUnready):
+    """Raised when the setup of a worktree ends with an error or takes too long; ``details["log"]`` is its output."""
+
+    code = "setup_failed"
+    summary = "A command of the setup of a worker's worktree failed or took too long; the worker was not started."
+    default_hint = "Read the log that the message names; the commands are in bridge.toml under [worktree]."
+
+
+class NoFreePort(PlaceUnready):
+    """Raised when there are not as many free ports as a worker is to get."""
+
+    code = "no_free_port"
+    summary = "Not enough free ports are left for a worker; it was not started."
+    default_hint = "Wait until other workers have ended, or ask for fewer ports in bridge.toml."
+
+
+class ConfinementRefused(PlaceUnready):
+    """Raised when workers are to be confined without exception and this machine cannot, or cannot keep all of it."""
+
+    code = "confinement_refused"
+    summary = "Workers must be confined and this machine cannot confine them as asked; the worker was not started."
+    default_hint = 'See bridge doctor; confinement = "auto" starts workers all the same, with a notice.'

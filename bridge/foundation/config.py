@@ -18,6 +18,7 @@ from bridge.foundation.errors import InvalidConfiguration
 HOME_VARIABLE = "BRIDGE_HOME"
 DATABASE_VARIABLE = "BRIDGE_DATABASE_URL"
 CONTROLLER_VARIABLE = "BRIDGE_CONTROLLER"
+CONFINEMENT_VARIABLE = "BRIDGE_CONFINEMENT"
 CONFIG_FILE = "config.toml"
 DATABASE_FILE = "bridge.db"
 #: What a harness may be called: it stands in commands, paths and entries.
@@ -56,6 +57,17 @@ class ControllerMode(StrEnum):
     REQUIRED = "required"
 
 
+class ConfinementMode(StrEnum):
+    """Whether workers are confined to their places."""
+
+    #: A worker that cannot be confined is not started.
+    ENFORCE = "enforce"
+    #: Where the machine can; else the worker is started, and a notice says so.
+    AUTO = "auto"
+    #: Never.
+    OFF = "off"
+
+
 @dataclass(frozen=True, slots=True)
 class HarnessSettings:
     """A harness of one's own: a program that speaks the Agent Client Protocol.
@@ -70,12 +82,16 @@ class HarnessSettings:
         Those that are used if it has them; None leaves that to Bridge.
     credential
         A name for the account that it works with; harnesses of one program with different accounts have their own.
+    state
+        Files and folders of its own outside the worktree that it may write when it is confined; None: those that are
+        known of the harness.
     """
 
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     capabilities: frozenset[str] | None = None
     credential: str | None = None
+    state: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +129,8 @@ class Settings:
         What a delegation runs through that names neither a harness nor a command.
     worker_silence_seconds
         Without a word of a worker's agent for so long, it counts as stalled and is ended.
+    confinement
+        Whether workers are confined; None leaves that to each checkout's ``bridge.toml``.
     """
 
     home: Path
@@ -129,6 +147,7 @@ class Settings:
     policy: Mapping[str, Any] = field(default_factory=dict)
     worker_harness: str | None = None
     worker_silence_seconds: float = DEFAULT_WORKER_SILENCE_SECONDS
+    confinement: ConfinementMode | None = None
 
     @property
     def chats(self) -> Path:
@@ -147,6 +166,21 @@ class Settings:
     @property
     def tasks(self) -> Path:
         return self.home / "tasks"
+
+    @property
+    def lent(self) -> Path:
+        """Where running workers' git keeps its new objects (``bridge.git.lending``), a folder per delegation."""
+        return self.home / "lent"
+
+    @property
+    def setups(self) -> Path:
+        """Where outcomes of setups are kept, a folder per repository; losing it costs running them once more."""
+        return self.home / "setups"
+
+    @property
+    def ports(self) -> Path:
+        """Locks of the ports that running workers have."""
+        return self.home / "ports"
 
     @property
     def objects(self) -> Path:
@@ -196,6 +230,14 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
         except ValueError as error:
             raise InvalidConfiguration(
                 f"{CONTROLLER_VARIABLE} must be {error}, not {named!r}.", hint="Mend it, or unset it."
+            ) from error
+    confinement = environment.get(CONFINEMENT_VARIABLE)
+    if confinement:
+        try:
+            options["confinement"] = _confinement_mode(confinement)
+        except ValueError as error:
+            raise InvalidConfiguration(
+                f"{CONFINEMENT_VARIABLE} must be {error}, not {confinement!r}.", hint="Mend it, or unset it."
             ) from error
     return Settings(home=home, database_url=url, **options)
 
@@ -260,6 +302,12 @@ def _controller_mode(value: object) -> ControllerMode:
     return ControllerMode(value)
 
 
+def _confinement_mode(value: object) -> ConfinementMode:
+    if not isinstance(value, str) or value not in set(ConfinementMode):
+        raise ValueError(", ".join(f'"{mode}"' for mode in ConfinementMode))
+    return ConfinementMode(value)
+
+
 def _seconds_or_zero(value: object) -> float:
     return 0.0 if value == 0 and not isinstance(value, bool) else _seconds(value)
 
@@ -289,13 +337,8 @@ def _harnesses(value: object) -> Mapping[str, HarnessSettings]:
 
 
 def _harness(name: str, table: object) -> HarnessSettings:
-    if not isinstance(table, dict) or set(table) - {
-        "command",
-        "env",
-        "capabilities",
-        "credential",
-    }:
-        raise ValueError(f"a table with command, env, capabilities and credential, and {name} is not")
+    if not isinstance(table, dict) or set(table) - {"command", "env", "capabilities", "credential", "state"}:
+        raise ValueError(f"a table with command, env, capabilities, credential and state, and {name} is not")
     command = table.get("command")
     if not isinstance(command, list) or not command or not all(isinstance(word, str) and word for word in command):
         raise ValueError(f"a table whose command is a list of strings, and that of {name} is not")
@@ -312,13 +355,23 @@ def _harness(name: str, table: object) -> HarnessSettings:
     if credential is not None and (not isinstance(credential, str) or HARNESS_NAME.fullmatch(credential) is None):
         raise ValueError(f"a table whose credential is a name (letters, digits, - and _), and that of {name} is not")
     offered = None if capabilities is None else frozenset(capabilities)
-    return HarnessSettings(tuple(command), variables, offered, credential)
+    return HarnessSettings(tuple(command), variables, offered, credential, _state(name, table))
+
+
+def _state(name: str, table: Mapping[str, object]) -> tuple[str, ...] | None:
+    state = table.get("state")
+    if state is None:
+        return None
+    if not isinstance(state, list) or not all(isinstance(path, str) and path.startswith(("/", "~/")) for path in state):
+        raise ValueError(f"a table whose state lists absolute paths, or such below ~/, and that of {name} does not")
+    return tuple(state)
 
 
 #: The keys of ``config.toml``, each with what makes a value of it; it raises ValueError with what would be right.
 _CHECKS: dict[str, Callable[[object], Any]] = {
     "auto_upgrade": _switch,
     "chat_harness": _harness_name,
+    "confinement": _confinement_mode,
     "controller": _controller_mode,
     "git_timeout_seconds": _seconds,
     "harness": _harnesses,

@@ -60,13 +60,17 @@ class AcpConversation:
         self._transport = BoundedTransport(
             lines, max_malformed=request.limits.malformed_messages, may_read=self._has_room
         )
-        files = ConfinedFiles(request.directory)
+        confinement = request.confinement
+        # What Bridge writes for an agent is not confined by the kernel: it keeps to the same border by itself.
+        is_writable = confinement is None or request.directory in confinement.writable
+        files = ConfinedFiles(request.directory, is_writable=is_writable)
         self._terminals = Terminals(
             files,
             request.folder,
             request.environment,
             marker=request.marker,
             grace_seconds=request.limits.grace_seconds,
+            confinement=request.confinement,
         )
         self._client = ClientSide(
             files,

@@ -77,6 +77,7 @@ class AcpHarness:
             stderr_path=request.folder / STDERR_FILE,
             output_limit_bytes=request.limits.stderr_bytes,
             marker=None if request.marker is None else Marker(request.marker),
+            confinement=request.confinement,
         )
         conversation = AcpConversation(
             request, piped, stderr=request.folder / STDERR_FILE, offers_terminals=self._may("terminal")

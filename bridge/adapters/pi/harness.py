@@ -56,6 +56,7 @@ class PiHarness:
             stderr_path=request.folder / STDERR_FILE,
             output_limit_bytes=request.limits.stderr_bytes,
             marker=None if request.marker is None else Marker(request.marker),
+            confinement=request.confinement,
         )
         conversation = PiConversation(request, piped, stderr=request.folder / STDERR_FILE)
         try:

@@ -17,8 +17,7 @@ from bridge.cli.context import Cli
 from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
-    from bridge.control.exchange.imported import Imported
-    from bridge.control.exchange.importing import Progress
+    from bridge.control.exchange.imported import Imported, Progress
 
 #: Stands for standard input.
 STDIN = "-"
@@ -53,10 +52,13 @@ def import_(
     if format_ is not None:
         raise UsageInvalid(f"There is no format {format_!r}; known: {oldstate.FORMAT}.")
     from bridge.cli.composition import open_controller
-    from bridge.control.exchange.importing import import_session
+    from bridge.control.exchange.formats import take_in
+    from bridge.control.exchange.imported import ImportRequest
+    from bridge.control.exchange.sources import Source
 
-    with _opened(cli, path) as source, open_controller(cli) as controller:
-        done = import_session(controller, source, dry_run=dry_run, progress=_told(cli))
+    request = ImportRequest(dry_run=dry_run, progress=_told(cli))
+    with _opened(cli, path) as stream, open_controller(cli) as controller:
+        done = take_in(controller, Source(stream=stream, name=path), request, format_name=format_)
     for session in done.sessions:
         for name in session.kept_labels:
             cli.output.warn(f"the label {name} names another entry here, and still does", code="label_kept")

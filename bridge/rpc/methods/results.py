@@ -238,13 +238,16 @@ _VERDICT: Final = {
     "status": {"type": "string", "enum": ["healthy", "faulty"]},
     "checked": _NUMBER,
     "problems": _NUMBER,
-    "findings": listing(record("A row that is not as recorded.", code=_TEXT, subject=_TEXT, message=_TEXT)),
+    "findings": listing(
+        record("A row that is not as recorded.", code=_TEXT, subject=_TEXT, message=_TEXT, breaks=_TEXT)
+    ),
 }
 VERIFICATION: Final = record(
     "What a verification found.",
     status={"type": "string", "enum": ["healthy", "faulty"]},
     sessions=listing(record("About a session.", session_id=_TEXT, session_root=_OPTIONAL_TEXT, **_VERDICT)),
     chains=listing(record("About a chain that is no session's.", chain_id=_TEXT, **_VERDICT)),
+    stored=listing(record("About the texts or the states of the whole store.", part=_TEXT, **_VERDICT)),
     log=_or_null(
         record(
             "About the log of all events, and what it was compared with.",

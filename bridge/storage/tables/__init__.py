@@ -11,6 +11,8 @@ from bridge.storage.tables.control import (
     agent_tokens,
     approvals,
     attempts,
+    captured_hosts,
+    captured_sessions,
     chat_agents,
     controllers,
     delegations,
@@ -29,6 +31,7 @@ from bridge.storage.tables.conversations import (
     session_heads,
     sessions,
 )
+from bridge.storage.tables.exchange import import_chunks, import_links, import_sessions, import_sources
 from bridge.storage.tables.integrity import audit_events, event_order, log_leaves, subtree_marks, subtree_pages
 from bridge.storage.tables.recall import recall_documents, recall_marks, recall_state, recall_terms
 from bridge.storage.tables.workspaces import (
@@ -53,12 +56,18 @@ __all__ = [
     "audit_events",
     "blobs",
     "branch_cursors",
+    "captured_hosts",
+    "captured_sessions",
     "chat_agents",
     "clients",
     "controllers",
     "delegations",
     "entry_labels",
     "event_order",
+    "import_chunks",
+    "import_links",
+    "import_sessions",
+    "import_sources",
     "kept_contents",
     "kept_states",
     "legacy_events",

@@ -232,3 +232,48 @@ chat_agents = Table(
     required("started_at"),
     Index("ix_chat_agents_session_id", "session_id"),
 )
+
+#: A session of a host that people start by themselves, or a sub-agent of one, as its hooks report it.
+#:
+#: ``base_entry_id`` is the last entry whose stamp the agent saw, ``told_key`` the change it was told of last, and
+#: ``owed_text`` what it could not be told in time. ``process_…`` is the host's own process.
+captured_sessions = Table(
+    "captured_sessions",
+    metadata,
+    key("host"),
+    # The host's id of the session; a sub-agent's has its own behind a slash.
+    key("native_id"),
+    required("session_id"),
+    optional("workspace_id"),
+    optional("agent_id"),
+    optional("base_entry_id"),
+    optional("turn_id"),
+    optional("told_key"),
+    optional("told_person_key"),
+    optional("owed_text", Text),
+    optional("transcript"),
+    Column("transcript_offset", BigInteger, nullable=False, default=0),
+    # 1 while a session that goes on has not been compared with the files.
+    Column("is_fresh", Integer, nullable=False, default=0),
+    optional("process_pid", Integer),
+    optional("process_start_time", Float),
+    required("started_at"),
+    required("last_event_at"),
+    Index("ix_captured_sessions_session_id", "session_id"),
+)
+
+#: What came of a host's hooks so far. ``late`` events were recorded, but their answer was too late for the host;
+#: ``spooled`` ones were taken in afterwards, without a file state; ``refused`` ones could not be recorded.
+captured_hosts = Table(
+    "captured_hosts",
+    metadata,
+    key("host"),
+    required("first_event_at"),
+    required("last_event_at"),
+    required("last_event"),
+    optional("version"),
+    Column("events", BigInteger, nullable=False, default=0),
+    Column("late", BigInteger, nullable=False, default=0),
+    Column("spooled", BigInteger, nullable=False, default=0),
+    Column("refused", BigInteger, nullable=False, default=0),
+)

@@ -194,6 +194,12 @@ def _toml(value: Any) -> str:
 
 
 @pytest.fixture
+def confined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers be confined, as they are unless somebody says otherwise; name it before what opens the store."""
+    monkeypatch.delenv("BRIDGE_CONFINEMENT")
+
+
+@pytest.fixture
 def controller(bridge_home: Path) -> Iterator[Controller]:
     with Controller(settings_here(), clock=SystemClock(), environment=os.environ) as opened:
         yield opened
