@@ -167,6 +167,22 @@ class Conversation(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a harness says of itself once its program runs.
+
+    Parameters
+    ----------
+    version
+        As its program tells it; None if it does not.
+    lacks
+        What of ``config.HARNESS_CAPABILITIES`` the program itself cannot do.
+    """
+
+    version: str | None
+    lacks: tuple[str, ...] = ()
+
+
 class ConversationHarness(Protocol):
     """A program that can be talked to. The name is for display and never decides anything."""
 
@@ -175,6 +191,10 @@ class ConversationHarness(Protocol):
 
     @property
     def capabilities(self) -> Capabilities: ...
+
+    async def introduce(self, request: OpenRequest) -> Introduction:
+        """Start the program, ask what it is and can do, and end it; no session is made. Raises as :meth:`open`."""
+        ...
 
     async def open(self, request: OpenRequest) -> Conversation:
         """Start the program and a session in it, or take one up again.

@@ -248,6 +248,15 @@ class ImportUnreadable(BridgeError):
     default_hint = "Name a file that bridge export wrote, or - for standard input."
 
 
+class NoRawLines(ImportUnreadable):
+    """Raised when the transcript of a session is to be written again that was not made from one."""
+
+    code = "no_raw_lines"
+    exit_status = 102
+    summary = "A session was not made from a transcript, so that there are no lines to write again."
+    default_hint = "Export it in another form: bridge export SESSION --format jsonl"
+
+
 class ImportSourceChanged(BridgeError):
     """Raised when a file was changed between being checked and being taken in."""
 
@@ -414,14 +423,6 @@ class ControllerNeeded(SteeringRefused):
     default_hint = 'Let it be started (bridge serve, or controller = "start"), or wait for the worker.'
 
 
-class TransitionRefused(SteeringRefused):
-    """Raised when a task is to go to a state that the one it is in does not lead to; somebody else was quicker."""
-
-    code = "transition_refused"
-    summary = "A task's state does not lead to the one asked for; somebody else has moved it on."
-    default_hint = "Look where it stands: bridge task show TASK"
-
-
 class PlaceUnready(BridgeError):
     """Base of what keeps a worker's place from being made ready; the classes share its exit status."""
 
@@ -450,3 +451,11 @@ class ConfinementRefused(PlaceUnready):
     code = "confinement_refused"
     summary = "Workers must be confined and this machine cannot confine them as asked; the worker was not started."
     default_hint = 'See bridge doctor; confinement = "auto" starts workers all the same, with a notice.'
+
+
+class TransitionRefused(SteeringRefused):
+    """Raised when a task is to go to a state that the one it is in does not lead to; somebody else was quicker."""
+
+    code = "transition_refused"
+    summary = "A task's state does not lead to the one asked for; somebody else has moved it on."
+    default_hint = "Look where it stands: bridge task show TASK"

@@ -31,6 +31,10 @@ HARNESS_CAPABILITIES = ("resume", "load", "mcp", "fs", "terminal")
 DEFAULT_SNAPSHOT_LIMIT_BYTES = 64 * 1024 * 1024
 #: How old the last word of a session may be to be handed on to the next one, unless ``spark_hours`` says otherwise.
 DEFAULT_SPARK_HOURS = 48.0
+#: How long an agent's hook may keep it waiting, in seconds, unless ``hook_patience_seconds`` says otherwise, and most
+#: that can be asked for: hosts give a hook up after 5.
+DEFAULT_HOOK_PATIENCE_SECONDS = 0.3
+MAX_HOOK_PATIENCE_SECONDS = 4.0
 #: After how long without use a resident controller ends, unless ``idle_timeout_seconds`` says otherwise.
 DEFAULT_IDLE_TIMEOUT_SECONDS = 15 * 60.0
 
@@ -66,6 +70,15 @@ class ConfinementMode(StrEnum):
     AUTO = "auto"
     #: Never.
     OFF = "off"
+
+
+class RawMode(StrEnum):
+    """What becomes of secrets in the lines of imported transcripts, which are kept beside their entries."""
+
+    #: They are masked, as in entries.
+    REDACTED = "redacted"
+    #: Lines are kept as they are.
+    UNREDACTED = "unredacted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +132,8 @@ class Settings:
         After how long without use a resident controller ends; 0 for never.
     spark_hours
         How old the last word of a session may be to be handed on to the next one; an older one is only mentioned.
+    hook_patience_seconds
+        How long a hook may keep a coding agent waiting; what takes longer is told to it later.
     harness
         Harnesses by name: additional ones, and known ones with another command.
     chat_harness
@@ -131,6 +146,9 @@ class Settings:
         Without a word of a worker's agent for so long, it counts as stalled and is ended.
     confinement
         Whether workers are confined; None leaves that to each checkout's ``bridge.toml``.
+
+    import_raw
+        What becomes of secrets in the kept lines of imported transcripts.
     """
 
     home: Path
@@ -142,12 +160,15 @@ class Settings:
     controller: ControllerMode = ControllerMode.AUTO
     idle_timeout_seconds: float = DEFAULT_IDLE_TIMEOUT_SECONDS
     spark_hours: float = DEFAULT_SPARK_HOURS
+    hook_patience_seconds: float = DEFAULT_HOOK_PATIENCE_SECONDS
     harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
     chat_harness: str | None = None
     policy: Mapping[str, Any] = field(default_factory=dict)
     worker_harness: str | None = None
     worker_silence_seconds: float = DEFAULT_WORKER_SILENCE_SECONDS
     confinement: ConfinementMode | None = None
+
+    import_raw: RawMode = RawMode.REDACTED
 
     @property
     def chats(self) -> Path:
@@ -265,7 +286,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         if check is None:
             raise InvalidConfiguration(f"{path}: unknown key {key!r}.", hint=f"Known keys: {', '.join(_CHECKS)}.")
         try:
-            options[key] = check(value)
+            options[_FIELDS.get(key, key)] = check(value)
         except ValueError as error:
             raise InvalidConfiguration(f"{path}: {key} must be {error}.") from error
     return options
@@ -275,6 +296,16 @@ def _seconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         raise ValueError("a positive number of seconds")
     return float(value)
+
+
+def _patience(value: object) -> float:
+    try:
+        seconds = _seconds(value)
+    except ValueError:
+        seconds = math.inf
+    if not DEFAULT_HOOK_PATIENCE_SECONDS <= seconds <= MAX_HOOK_PATIENCE_SECONDS:
+        raise ValueError(f"between {DEFAULT_HOOK_PATIENCE_SECONDS:g} and {MAX_HOOK_PATIENCE_SECONDS:g} seconds")
+    return seconds
 
 
 def _hours(value: object) -> float:
@@ -367,6 +398,16 @@ def _state(name: str, table: Mapping[str, object]) -> tuple[str, ...] | None:
     return tuple(state)
 
 
+def _import_table(value: object) -> RawMode:
+    raw = value.get("raw") if isinstance(value, dict) and set(value) == {"raw"} else None
+    if raw not in set(RawMode):
+        words = " or ".join(f'"{mode}"' for mode in RawMode)
+        raise ValueError(f"a table with raw, which is {words}")
+    return RawMode(raw)
+
+
+#: Tables of ``config.toml`` that are one setting under another name.
+_FIELDS = {"import": "import_raw"}
 #: The keys of ``config.toml``, each with what makes a value of it; it raises ValueError with what would be right.
 _CHECKS: dict[str, Callable[[object], Any]] = {
     "auto_upgrade": _switch,
@@ -375,8 +416,10 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
     "controller": _controller_mode,
     "git_timeout_seconds": _seconds,
     "harness": _harnesses,
+    "hook_patience_seconds": _patience,
     "idle_timeout_seconds": _seconds_or_zero,
     "policy": _table,
+    "import": _import_table,
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,
     "spark_hours": _hours,

@@ -1,4 +1,4 @@
-"""Recomputing the entries of a session in one pass, and its root from what the pass keeps: 40 bytes an entry."""
+"""Recomputing the entries of a session in one pass, and its root from what the pass keeps: 48 bytes an entry."""
 
 from __future__ import annotations
 
@@ -104,7 +104,33 @@ class EntryScan:
             known = self._roots[end] = self._root_before(end).hex()
         return known
 
-    def _root_before(self, end: int) -> bytes:
+    def membership(self, sequence: int, through: int) -> list[list[bytes]]:
+        """Return what shows that an entry is in the root of the entries up to a sequence.
+
+        First the subtree hashes of the entry's children, then for each entry above it, up to the root, those of its
+        other children.
+
+        Raises
+        ------
+        TreeUnsound
+            If the entries do not form one tree, or none has that sequence.
+        """
+        place = bisect_left(self._sequences, sequence)
+        if place == len(self._sequences) or self._sequences[place] != sequence:
+            raise _unsound(entry_id_of(self._session_id, sequence), "is not there")
+        path = [place]
+        while self._parents[path[-1]] >= 0:
+            path.append(self._parents[path[-1]])
+        kept: dict[int, tuple[bytes, list[bytes]]] = dict.fromkeys(path, (b"", []))
+        self._root_before(bisect_left(self._sequences, through + 1), kept)
+        shown = [kept[place][1]]
+        for above, below in zip(path[1:], path, strict=False):
+            own = kept[below][0]
+            shown.append([hashed for hashed in kept[above][1] if hashed != own])
+        return shown
+
+    def _root_before(self, end: int, kept: dict[int, tuple[bytes, list[bytes]]] | None = None) -> bytes:
+        """Return the root; ``kept`` names places, and gets the subtree hash and those of the children of each."""
         if self._unsound is not None:
             raise _unsound(*self._unsound)
         hashes, parents = self._hashes, self._parents
@@ -119,6 +145,9 @@ class EntryScan:
             if children is not None:
                 below = children if isinstance(children, bytes) else children_root(children)
                 own = sha256(b"\x03" + own + below).digest()
+            if kept is not None and place in kept:
+                found = [] if children is None else [children] if isinstance(children, bytes) else children
+                kept[place] = own, found
             above = parents[place]
             if above == _ROOT:
                 if place:

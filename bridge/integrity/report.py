@@ -89,7 +89,7 @@ class Report:
         """Add a finding; what stored bytes that are no text hold is shown escaped."""
         self.problems += 1
         if len(self.findings) < MAX_FINDINGS:
-            self.findings.append(Finding(code, _shown(subject), _shown(message)))
+            self.findings.append(Finding(code, shown(subject), shown(message)))
 
     def include(self, other: Report) -> None:
         """Add what another verification found."""
@@ -132,5 +132,6 @@ class Verdict:
         }
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
+    """Return a text with what is no character in it escaped."""
     return text.encode("utf-8", "backslashreplace").decode()

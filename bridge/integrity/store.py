@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select
 
+from bridge.foundation.texts import is_storable
 from bridge.storage.prepared import Prepared
 from bridge.storage.tables import (
     audit_events,
@@ -273,6 +274,9 @@ def chain_ids(connection: Connection) -> list[str]:
     identity = connection.execute(following).scalar()
     while identity is not None:
         found.append(identity)
+        if not is_storable(identity):
+            # Damaged: it cannot be asked for again, so the others are listed the long way.
+            return list(connection.execute(select(_A.chain_id).distinct().order_by(_A.chain_id)).scalars())
         identity = connection.execute(following.where(_A.chain_id > identity)).scalar()
     return found
 

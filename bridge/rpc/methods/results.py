@@ -271,6 +271,20 @@ VERIFICATION: Final = record(
 ROOT: Final = record(
     "The root of a session, and the last sequence it covers.", session_id=_TEXT, session_root=_TEXT, sequence=_NUMBER
 )
+PROOF: Final = record(
+    "The proof bundle of an entry, as schema/proof/v1/bundle.json describes it.",
+    type=_TEXT,
+    format_version=_NUMBER,
+    made_at=_TEXT,
+    entry=_ANY_OBJECT,
+    ancestry=listing(_ANY_OBJECT),
+    state=_or_null(_ANY_OBJECT),
+    result=_or_null(_ANY_OBJECT),
+    tree=_ANY_OBJECT,
+    events=listing(_ANY_OBJECT),
+    log=_ANY_OBJECT,
+    anchors=listing(_ANY_OBJECT),
+)
 WORKSPACE: Final = record(
     "A workspace.",
     id=_TEXT,

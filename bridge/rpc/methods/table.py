@@ -11,7 +11,7 @@ from typing import Final
 from bridge.control import errors as control
 from bridge.conversations import errors as conversations
 from bridge.foundation.errors import NotCanonical
-from bridge.integrity.errors import InvalidLogRoot, TreeUnsound
+from bridge.integrity.errors import AnchorDamaged, InvalidLogRoot, LogUnsound, TreeUnsound
 from bridge.lineage.errors import LineageCycle
 from bridge.rpc.methods import calls, calls_connection, results
 from bridge.rpc.methods.method import ENTRY_ERRORS as _ENTRY
@@ -241,6 +241,16 @@ _TABLE: Final = (
         calls.integrity_root,
         WRITERS,
         (*_REFERENCE, TreeUnsound),
+        Mode.ACT,
+    ),
+    Method(
+        "integrity/proof",
+        "Return what proves an entry to somebody without this store, and record that its root was given out",
+        calls.ProofParams,
+        results.PROOF,
+        calls.integrity_proof,
+        WRITERS,
+        (*_ENTRY, TreeUnsound, LogUnsound, AnchorDamaged),
         Mode.ACT,
     ),
 )

@@ -188,7 +188,7 @@ BY_THEMSELVES = {
         ("anchor", "delegate", "run", "verify", "db check", "db copy", "db reindex", "task retry"), "takes long"
     ),
     **dict.fromkeys(
-        ("export", "import"), "reads or writes files and pipes of any size: a stalled one would hold a thread"
+        ("export", "import", "proof"), "reads or writes files and pipes of any size: a stalled one would hold a thread"
     ),
     **dict.fromkeys(("files", "init", "task adopt", "task cancel", "task discard"), "works on checkouts and processes"),
     **dict.fromkeys(("db backup", "db restore", "db status", "db upgrade", "doctor"), "looks after store and machine"),

@@ -80,7 +80,8 @@ class World:
         return "\n".join(["[[worker]]", *lines, ""]) + "\n"
 
     def plan(self, text: str, **changes: Any) -> PlanRequest:
-        plan = load_plan(text, path=self.folder / "plan.toml", repository_root=self.repo.path)
+        harnesses = self.controller.settings.harness
+        plan = load_plan(text, path=self.folder / "plan.toml", repository_root=self.repo.path, harnesses=harnesses)
         return request_of(plan, **changes)
 
     def run(

@@ -109,6 +109,7 @@ def params_of(name, case, workspace, agent=None):
         "sessions/wake": {"session": session},
         "divergence/report": {"session": session, "moment": "prompt"},
         "integrity/verify": {},
+        "integrity/proof": {"entry": case.result},
         "events/subscribe": {"session": session},
         "workspaces/list": {},
         "workspaces/show": {"workspace": workspace},

@@ -33,6 +33,7 @@ EXPECTED = {
     *(f"workspaces/{verb}" for verb in ("list", "show", "observe", "init", "relink")),
     *("references/read", "delegations/submit", "notes/add", "notes/read", "sessions/wake"),
     *("agents/list", "agents/show", "references/resolve", "divergence/report", "integrity/verify", "integrity/root"),
+    "integrity/proof",
 }
 
 
