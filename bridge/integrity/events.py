@@ -175,6 +175,42 @@ _TYPES: Final = (
         "The task of a lost controller was taken over.",
         "delegation_id lost_controller_id controller_id",
     ),
+    _of(
+        "session",
+        "delegation.superseded",
+        "A later try holds what the task did; its own commits wait no longer.",
+        "delegation_id by",
+    ),
+    _of(
+        "session",
+        "delegation.message_sent",
+        "Something was said to the running worker, as an entry of its session.",
+        "delegation_id number entry_id",
+    ),
+    _of(
+        "session",
+        "delegation.message_handed_over",
+        "The worker was told, at the end of a turn.",
+        "delegation_id number attempt",
+    ),
+    _of(
+        "session",
+        "approval.requested",
+        "A worker wants something allowed, and the operator is asked.",
+        "delegation_id approval_id expires_at",
+    ),
+    _of(
+        "session",
+        "approval.decided",
+        "It was allowed, denied, timed out, or lapsed with its worker.",
+        "delegation_id approval_id status",
+    ),
+    _of(
+        "session",
+        "quota.paused",
+        "A worker met the limit of its credential, which is paused until then.",
+        "delegation_id credential resets_at",
+    ),
     _of("session", "agent.token_minted", "An agent was given a token for the session.", "token_id purpose expires_at"),
     _of("session", "agent.token_revoked", "A token was taken back.", "token_id"),
     _of(
@@ -198,8 +234,10 @@ _TYPES: Final = (
     ),
     _of("worktree", "worktree.reserved", "A path was reserved for a worktree.", "delegation_id"),
     _of("worktree", "worktree.created", "The worktree was made.", "delegation_id base_commit"),
+    _of("worktree", "worktree.taken_up", "A further try works in it.", "delegation_id"),
     _of("worktree", "worktree.kept", "It was kept, because something could be lost.", "delegation_id reason"),
     _of("worktree", "worktree.removed", "It was removed.", "delegation_id reason"),
+    _of("store", "quota.lifted", "The pause of a credential was lifted before its time.", "credential by"),
     _of("store", STORE_UPGRADED, "The store was brought to another schema version.", "from_version to_version"),
 )
 
