@@ -211,6 +211,20 @@ _TYPES: Final = (
         "A worker met the limit of its credential, which is paused until then.",
         "delegation_id credential resets_at",
     ),
+    _of(
+        "session",
+        "delegation.place_prepared",
+        "The worktree was set up, and the worker got its ports and its border.",
+        "delegation_id is_lent ports",
+        "setup_lines setup_seconds restored_files is_kept unignored",
+    ),
+    _of("session", "delegation.place_failed", "The worktree could not be set up.", "delegation_id code"),
+    _of(
+        "session",
+        "delegation.objects_kept",
+        "What the worker's git wrote could not be brought into the repository, which goes on borrowing it.",
+        "delegation_id code",
+    ),
     _of("session", "agent.token_minted", "An agent was given a token for the session.", "token_id purpose expires_at"),
     _of("session", "agent.token_revoked", "A token was taken back.", "token_id"),
     _of(
