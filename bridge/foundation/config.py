@@ -74,6 +74,19 @@ class HarnessSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What a worker is given besides its task.
+
+    Parameters
+    ----------
+    spark
+        Whether its first context ends with the last word of the session that delegates.
+    """
+
+    spark: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What every part of Bridge may need to know about its surroundings.
 
@@ -102,6 +115,8 @@ class Settings:
         Harnesses by name: additional ones, and known ones with another command.
     chat_harness
         What ``bridge chat`` talks to where neither it nor the session names one.
+    worker
+        What workers are given besides their tasks.
     """
 
     home: Path
@@ -115,6 +130,7 @@ class Settings:
     spark_hours: float = DEFAULT_SPARK_HOURS
     harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
     chat_harness: str | None = None
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
 
     @property
     def chats(self) -> Path:
@@ -233,6 +249,12 @@ def _switch(value: object) -> bool:
     return value
 
 
+def _worker(value: object) -> WorkerSettings:
+    if not isinstance(value, dict) or not set(value) <= {"spark"} or value.get("spark") not in {None, True, False}:
+        raise ValueError("a table with spark = true or false")
+    return WorkerSettings(spark=value.get("spark") is True)
+
+
 def _snapshot_mode(value: object) -> SnapshotMode:
     # TOML has booleans too; true would not say which contents, so only the words count.
     if not isinstance(value, str) or value not in set(SnapshotMode):
@@ -297,4 +319,5 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,
     "spark_hours": _hours,
+    "worker": _worker,
 }

@@ -48,6 +48,7 @@ class Assigned:
     base_commit: str
     worktree: Path
     worker_session_id: str
+    spark: str = ""
 
 
 async def work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
@@ -184,6 +185,7 @@ def _task_request(
         owned_paths=request.owned_paths,
         base_commit=assigned.base_commit,
         evidence=assigned.evidence,
+        spark=assigned.spark,
         output_schema=request.output_schema,
         command=request.command,
         worktree=assigned.worktree,

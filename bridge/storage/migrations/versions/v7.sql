@@ -360,3 +360,7 @@ CREATE TRIGGER workspace_links_no_delete BEFORE DELETE ON workspace_links BEGIN 
 CREATE TRIGGER workspace_links_no_overwrite BEFORE INSERT ON workspace_links WHEN EXISTS (SELECT 1 FROM workspace_links WHERE workspace_id = NEW.workspace_id AND number = NEW.number) BEGIN SELECT RAISE(ABORT, 'workspace_links are immutable: the key exists'); END
 
 CREATE INDEX ix_session_heads_updated_at ON session_heads (updated_at, session_id)
+
+CREATE TRIGGER sessions_acyclic BEFORE INSERT ON sessions WHEN NEW.parent_session_id IS NOT NULL AND (NEW.parent_session_id = NEW.id OR (EXISTS (SELECT 1 FROM sessions WHERE parent_session_id = NEW.id) AND NEW.id IN (WITH RECURSIVE line(id) AS (SELECT NEW.parent_session_id UNION SELECT above.parent_session_id FROM sessions AS above JOIN line ON above.id = line.id WHERE above.parent_session_id IS NOT NULL) SELECT id FROM line))) BEGIN SELECT RAISE(ABORT, 'sessions: a session cannot descend from itself'); END
+
+CREATE TRIGGER sessions_stay_acyclic BEFORE UPDATE OF parent_session_id ON sessions WHEN NEW.parent_session_id IS NOT NULL AND (NEW.parent_session_id = NEW.id OR (EXISTS (SELECT 1 FROM sessions WHERE parent_session_id = NEW.id) AND NEW.id IN (WITH RECURSIVE line(id) AS (SELECT NEW.parent_session_id UNION SELECT above.parent_session_id FROM sessions AS above JOIN line ON above.id = line.id WHERE above.parent_session_id IS NOT NULL) SELECT id FROM line))) BEGIN SELECT RAISE(ABORT, 'sessions: a session cannot descend from itself'); END
