@@ -19,7 +19,6 @@ MAX_CUTS: Final = 50
 
 _WHOLE: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
 _FRACTION: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\.[0-9]{1,17}")
-_PREFIX: Final = re.compile(r"^[ \t?:-]+", re.MULTILINE)
 _BASE: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -97,20 +96,9 @@ def load_text(text: str) -> Loaded:
 
 
 def _load(text: str) -> Any:
-    if not _is_plainly_shallow(text):
-        _require_bounds(text)
+    _require_bounds(text)
     # The loader is a safe one: it makes nothing but plain values.
     return yaml.load(text, Loader=_Loader)  # noqa: S506 - see the line above
-
-
-def _is_plainly_shallow(text: str) -> bool:
-    """Tell whether a text can have no references and no deep nesting, by its characters alone; that is quick.
-
-    A level of a block takes at least one column before the words of its line.
-    """
-    if len(text) > MAX_EVENTS or "&" in text or text.count("[") + text.count("{") > MAX_DEPTH:
-        return False
-    return max((len(prefix) for prefix in _PREFIX.findall(text)), default=0) <= MAX_DEPTH
 
 
 def _require_bounds(text: str) -> None:
