@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, Connection, FromClause, func, literal_column, select
 
 from bridge.conversations.models import Label, ListedEntry, Node, Session
-from bridge.conversations.store import LABELS, LATEST_LOOKED_AT, LISTED_COLUMNS, NODE_COLUMNS, session_query
+from bridge.conversations.store import LABELS, LISTED_COLUMNS, NODE_COLUMNS, session_query
 from bridge.storage.tables import entry_labels, session_entries, session_heads, sessions
 
 _E, _L, _S, _H = session_entries.c, entry_labels.c, sessions.c, session_heads.c
 #: Kinds of sessions that another one may go on with by itself.
 CONTINUABLE_KINDS = ("chat",)
+#: Sessions, those touched last, among which the latest chat of a workspace is looked for first.
+LATEST_CHATS_LOOKED_AT = 100
 #: Ids asked for at a time.
 _PAGE = 500
 
@@ -65,7 +67,7 @@ def latest_chat(connection: Connection, workspace_id: str, *, excluding: str | N
     It is looked for among the sessions touched last, which costs the same however many there are; only in a workspace
     that was left alone for long among all of its own.
     """
-    heads = select(session_heads).order_by(_H.updated_at.desc(), _H.session_id.desc()).limit(LATEST_LOOKED_AT)
+    heads = select(session_heads).order_by(_H.updated_at.desc(), _H.session_id.desc()).limit(LATEST_CHATS_LOOKED_AT)
     near = heads.subquery()
     found = _latest_of(connection, near, workspace_id, excluding)
     if found is not None:

@@ -86,7 +86,7 @@ def test_the_latest_chat_is_the_predecessor_whatever_the_clocks_said(
                     "UPDATE sessions SET created_at = ? WHERE id = ?", (choose.choice(TIMES), session_id)
                 )
         for looked_at in (1, 3, 1000):
-            monkeypatch.setattr(listing, "LATEST_LOOKED_AT", looked_at)
+            monkeypatch.setattr(listing, "LATEST_CHATS_LOOKED_AT", looked_at)
             for place in (*places, "nowhere"):
                 with controller.store.read() as connection:
                     found = listing.latest_chat(connection, place)
