@@ -12,13 +12,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-from bridge.adapters.base import Capabilities
+from bridge.adapters.base import DEFAULT_SILENCE_SECONDS, Capabilities
 from bridge.adapters.events import AdapterEvent
+from bridge.adapters.permission import PermissionPolicy, refuse
+from bridge.process.children import ChildExit
+from bridge.process.confinement import Confinement
 from bridge.process.groups import DEFAULT_GRACE_SECONDS
 from bridge.process.identity import ProcessIdentity
 
-#: Seconds without a word of the agent, while it has the turn, after which it counts as stalled.
-DEFAULT_SILENCE_SECONDS = 600.0
 #: Seconds that a harness has for each step of the greeting: the start, a new or resumed session.
 DEFAULT_START_SECONDS = 120.0
 #: Seconds from the request to end a turn to the end of the process that does not heed it.
@@ -47,65 +48,6 @@ class LiveText:
 
     kind: LiveKind
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionOption:
-    """An answer that the agent offers: ``kind`` is allow_once, allow_always, reject_once or reject_always."""
-
-    id: str
-    name: str
-    kind: str
-
-    @property
-    def allows(self) -> bool:
-        return self.kind.startswith("allow")
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionRequest:
-    """Something the agent wants allowed.
-
-    Parameters
-    ----------
-    title
-        What, in the agent's words.
-    kind
-        Category of the tool (read, edit, execute, …); empty if it does not say.
-    tool_call_id
-        The call that waits for it.
-    options
-        The answers offered.
-    details
-        The tool's input, any JSON.
-    """
-
-    title: str
-    kind: str
-    tool_call_id: str
-    options: tuple[PermissionOption, ...]
-    details: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionAnswer:
-    """The answer: an option's id, or None for none of them, and who gave it."""
-
-    option_id: str | None
-    decided_by: str
-
-
-#: Decides about a request; what it raises counts as a refusal.
-PermissionPolicy = Callable[[PermissionRequest], Awaitable[PermissionAnswer]]
-
-
-async def refuse(request: PermissionRequest) -> PermissionAnswer:
-    """Refuse whatever is asked: the policy where nobody can be asked."""
-    for kind in ("reject_once", "reject_always"):
-        for option in request.options:
-            if option.kind == kind:
-                return PermissionAnswer(option.id, "default")
-    return PermissionAnswer(None, "default")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +94,8 @@ class OpenRequest:
         Is shown text as it arrives.
     started
         Is told of the process at once, before anything else; what it raises ends the child.
+    confinement
+        Where the agent's processes, and those that Bridge runs for it, may write; None: wherever this process may.
     """
 
     directory: Path
@@ -166,6 +110,7 @@ class OpenRequest:
     permission: PermissionPolicy = refuse
     live: Callable[[LiveText], None] | None = None
     started: Callable[[ProcessIdentity], Awaitable[None]] | None = None
+    confinement: Confinement | None = None
     limits: Limits = field(default_factory=Limits)
 
 
@@ -183,6 +128,11 @@ class Conversation(Protocol):
     @property
     def is_open(self) -> bool:
         """Whether another prompt can be sent."""
+        ...
+
+    @property
+    def ended(self) -> ChildExit | None:
+        """How its process ended; None while it runs."""
         ...
 
     def prompt(self, text: str, *, turn_id: str, notices: Sequence[str] = ()) -> AsyncGenerator[AdapterEvent, None]:
@@ -217,6 +167,22 @@ class Conversation(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a harness says of itself once its program runs.
+
+    Parameters
+    ----------
+    version
+        As its program tells it; None if it does not.
+    lacks
+        What of ``config.HARNESS_CAPABILITIES`` the program itself cannot do.
+    """
+
+    version: str | None
+    lacks: tuple[str, ...] = ()
+
+
 class ConversationHarness(Protocol):
     """A program that can be talked to. The name is for display and never decides anything."""
 
@@ -225,6 +191,10 @@ class ConversationHarness(Protocol):
 
     @property
     def capabilities(self) -> Capabilities: ...
+
+    async def introduce(self, request: OpenRequest) -> Introduction:
+        """Start the program, ask what it is and can do, and end it; no session is made. Raises as :meth:`open`."""
+        ...
 
     async def open(self, request: OpenRequest) -> Conversation:
         """Start the program and a session in it, or take one up again.

@@ -11,12 +11,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
+from hashlib import sha256
 from typing import Any, Final, TypeVar
 
 from bridge.control.appending import LoopQueue
 from bridge.conversations import forest
 from bridge.conversations.errors import PayloadTooLarge
 from bridge.conversations.models import (
+    ENTRY_FIELDS,
     ENTRY_HASH_AT,
     ID_AT,
     PARENT_AT,
@@ -28,26 +30,32 @@ from bridge.conversations.models import (
     NewSession,
     PreparedEntry,
     Session,
+    Visibility,
 )
 from bridge.conversations.store import parent_session_of, update_session
-from bridge.foundation.canonical import parse_json
+from bridge.foundation.canonical import canonical_bytes, parse_json
 from bridge.foundation.clock import Clock, format_timestamp, parse_timestamp
 from bridge.foundation.hashing import digest_hex
 from bridge.foundation.outlines import outline_of
 from bridge.foundation.redaction import redact
 from bridge.foundation.texts import require_storable
-from bridge.integrity.chain import ENTRY_APPENDED, HEAD_MOVED, SESSION_CREATED, append_event
+from bridge.integrity.chain import append_event
+from bridge.integrity.events import ENTRY_APPENDED, HEAD_MOVED, SESSION_CREATED
+from bridge.integrity.recorded import BESIDE_COLUMNS, ROW_COLUMNS
 from bridge.lineage.descent import MAX_DEPTH, require_acyclic
 from bridge.semantics.errors import InvalidPayload
 from bridge.semantics.kinds import default_visibility
 from bridge.semantics.stamps import UNSTAMPED, Stamp
-from bridge.semantics.validation import validate
+from bridge.semantics.validation import validate, validate_plain
 from bridge.storage.longtexts import LONG_TEXT_BYTES
 from bridge.storage.store import Store
 from bridge.storage.transaction import Transaction
 
 #: Largest payload of one entry, in bytes of canonical JSON; larger texts belong into files.
 MAX_PAYLOAD_BYTES: Final = 4 * 1024 * 1024
+
+#: Where a row has what its event holds beside the hash.
+BESIDE_AT: Final = tuple((ENTRY_FIELDS.index(name), name) for name in BESIDE_COLUMNS)
 
 T = TypeVar("T")
 
@@ -79,6 +87,10 @@ class RecordingTransaction:
                 "parent_entry_id": row[PARENT_AT],
                 "head": appended.head_entry_id,
             }
+            # What no entry hash covers: how the stamp was taken, and where the entry came from.
+            for at, name in BESIDE_AT:
+                if row[at] is not None:
+                    body[name] = row[at]
             append_event(self.tx, session_id, ENTRY_APPENDED, body, self.moment)
         return appended
 
@@ -89,6 +101,21 @@ class RecordingTransaction:
     def fork(self, entry_id: str, new: NewSession, stamp: Stamp = UNSTAMPED) -> Session:
         """Make a session that goes on from an entry of another one; nothing is copied."""
         return self._create(new, forest.fork_payload(self.tx.connection, entry_id), stamp)
+
+    def take_in_session(
+        self, new: NewSession, source: Mapping[str, Any], created_at: str, stamp: Stamp, *, origin: str | None = None
+    ) -> Session:
+        """Make a session that another program recorded, as of when it began there.
+
+        Parameters
+        ----------
+        source
+            What the other program says about it; kept in its root.
+        origin
+            The entry here that it goes on from, if it is a fork.
+        """
+        forked = {} if origin is None else forest.fork_payload(self.tx.connection, origin)
+        return self._create(new, forked, stamp, source=source, created_at=created_at)
 
     def move_head(self, session_id: str, entry_id: str, *, expected_head: str | None = None) -> HeadMove:
         """Move a session's head (see ``forest.move_head``); recorded only if it moves."""
@@ -150,11 +177,20 @@ class RecordingTransaction:
         """Append an audit event of one's own: for changes that are not recordings."""
         append_event(self.tx, chain_id, event_type, body, self.moment)
 
-    def _create(self, new: NewSession, root_payload: dict[str, Any], stamp: Stamp) -> Session:
+    def _create(
+        self,
+        new: NewSession,
+        root_payload: dict[str, Any],
+        stamp: Stamp,
+        *,
+        source: Mapping[str, Any] | None = None,
+        created_at: str | None = None,
+    ) -> Session:
         if new.parent_session_id is not None:
             parent_of = partial(parent_session_of, self.tx.connection)
             require_acyclic(new.id, new.parent_session_id, parent_of, limit=MAX_DEPTH)
-        draft = EntryDraft(kind=ROOT_KIND, payload=root_payload, created_at=self.moment)
+        payload = root_payload if source is None else {**root_payload, "source": dict(source)}
+        draft = EntryDraft(kind=ROOT_KIND, payload=payload, created_at=created_at or self.moment)
         session, root = forest.create_session(self.tx, new, self._recorder.prepare(draft, stamp))
         body = {
             "entry_id": root.id,
@@ -163,7 +199,10 @@ class RecordingTransaction:
             "kind": session.kind,
             "parent_session_id": session.parent_session_id,
             "parent_relation": session.parent_relation,
+            # A session that another program recorded is as old as it says.
+            "row": {name: getattr(session, name) for name in (*ROW_COLUMNS, *(_TIMES if created_at else ()))},
             **root_payload,
+            **beside_of(root),
         }
         append_event(self.tx, session.id, SESSION_CREATED, body, self.moment)
         return session
@@ -175,6 +214,12 @@ class RecordingTransaction:
         return move
 
 
+def beside_of(entry: Entry) -> dict[str, str]:
+    """Return what of an entry no hash covers, as its event holds it."""
+    return {name: value for name in BESIDE_COLUMNS if (value := getattr(entry, name)) is not None}
+
+
+_TIMES = ("created_at", "updated_at")
 _CHANGEABLE = frozenset({"label", "status", "workspace_id", "agent_id", "harness"})
 
 
@@ -218,11 +263,7 @@ class Recorder:
         validate(draft.kind, redaction.value, canonical=redaction.canonical)
         encoded = redaction.canonical
         if len(encoded) > self._max_payload_bytes:
-            raise PayloadTooLarge(
-                f"The payload of {draft.kind} has {len(encoded)} bytes; an entry holds {self._max_payload_bytes}. "
-                "Nothing was written.",
-                details={"bytes": len(encoded), "limit": self._max_payload_bytes},
-            )
+            raise _too_large(draft.kind, len(encoded), self._max_payload_bytes)
         has_external_id = draft.external_id is not None
         is_long = len(encoded) > LONG_TEXT_BYTES
         return PreparedEntry(
@@ -238,6 +279,48 @@ class Recorder:
             cursor=draft.cursor,
             expected_head=draft.expected_head,
             payload_outline=outline_of(redaction.value) if is_long else None,
+        )
+
+    def prepare_read(
+        self,
+        kind: str,
+        payload: dict[str, Any],
+        *,
+        visibility: Visibility | None,
+        external_id: str,
+        external_source: str,
+        created_at: str,
+    ) -> PreparedEntry:
+        """Prepare what was read from a text in which no secret is: at half the cost of :meth:`prepare`.
+
+        Parameters
+        ----------
+        payload
+            Plain JSON values, of a text that is not suspicious (``redaction.is_suspicious``).
+        external_id, external_source
+            Printable texts.
+        created_at
+            A time as entries have it.
+
+        Raises
+        ------
+        TransientKind, UnknownKind, InvalidPayload, NotCanonical, PayloadTooLarge
+            As :meth:`prepare` does.
+        """
+        encoded = canonical_bytes(payload)
+        validate_plain(kind, payload)
+        if len(encoded) > self._max_payload_bytes:
+            raise _too_large(kind, len(encoded), self._max_payload_bytes)
+        return PreparedEntry(
+            kind,
+            encoded.decode(),
+            sha256(encoded).hexdigest(),
+            visibility or default_visibility(kind),
+            UNSTAMPED,
+            created_at,
+            external_id,
+            external_source,
+            payload_outline=outline_of(payload) if len(encoded) > LONG_TEXT_BYTES else None,
         )
 
     def append(
@@ -381,6 +464,13 @@ class Recorder:
                 f"created_at is not a time with an offset: {draft.created_at[:80]!r}. Nothing was written.",
                 details={"fields": [{"path": "/created_at", "message": "is not an ISO 8601 time with an offset"}]},
             ) from error
+
+
+def _too_large(kind: str, size: int, limit: int) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"The payload of {kind} has {size} bytes; an entry holds {limit}. Nothing was written.",
+        details={"bytes": size, "limit": limit},
+    )
 
 
 def _require_storable(draft: EntryDraft) -> None:

@@ -103,7 +103,9 @@ def preserve(
     taken = snapshot_tree(location, timeout_seconds=timeout_seconds)
     if taken.tree is None:
         raise UnbornHead(f"{str(worktree_path)!r} has no commit and no file to keep; nothing was written.")
-    if taken.head is not None and taken.tree == tree_of(location, taken.head, timeout_seconds=timeout_seconds):
+    if taken.head is not None and (
+        not taken.had_uncommitted or taken.tree == tree_of(location, taken.head, timeout_seconds=timeout_seconds)
+    ):
         commit = taken.head
     else:
         parents = [] if taken.head is None else [taken.head]

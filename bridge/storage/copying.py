@@ -24,7 +24,7 @@ from bridge.storage.transaction import Transaction
 #: Rows written at a time.
 ROWS_AT_ONCE: Final = 500
 #: Fewer where each may have megabytes.
-_FEWER_AT_ONCE: Final = {"blobs": 8}
+_FEWER_AT_ONCE: Final = {"blobs": 8, "import_chunks": 8}
 #: Tables that every store fills by itself: which schema it has, positions of events, and what is derived.
 LEFT_OUT: Final = frozenset(
     {

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridge.storage.ddl import CIRCLE_REFUSED, CLOSES_A_CIRCLE, IMMUTABLE_TABLES, REMOVABLE
+from bridge.storage.ddl import CIRCLE_REFUSED, CLOSES_A_CIRCLE, IMMUTABLE_TABLES, REMOVABLE, TRANSITION_REFUSED
+from bridge.storage.tables.lifecycle import refused_transition
 
 #: Owns nothing, and may neither alter nor empty a table; Bridge works under it wherever it may. See docs/postgresql.md.
 APPLICATION_ROLE = "bridge_app"
@@ -53,7 +54,10 @@ def trigger_statements(schema: str) -> Iterator[str]:
         "the ordinal must follow the last one",
     )
     for name, when in (("acyclic", "INSERT"), ("stay_acyclic", "UPDATE OF parent_session_id")):
-        yield from _guard(schema, "sessions", name, CLOSES_A_CIRCLE, CIRCLE_REFUSED, when=when)
+        yield from _guard(schema, "sessions", name, CLOSES_A_CIRCLE, CIRCLE_REFUSED, on=when)
+    yield from _guard(
+        schema, "delegations", "transition", refused_transition(), TRANSITION_REFUSED, on="UPDATE OF status"
+    )
 
 
 def trigger_names() -> list[str]:
@@ -96,16 +100,16 @@ def _removal_guard(schema: str, table: str, condition: str) -> Iterator[str]:
     yield from _trigger(schema, table, name, f"DELETE ON {schema}.{table} FOR EACH ROW", f"bridge_{name}")
 
 
-def _guard(schema: str, table: str, name: str, condition: str, message: str, *, when: str = "INSERT") -> Iterator[str]:
-    """Yield a trigger that refuses a row, a new one unless told otherwise, for which a condition holds."""
+def _guard(schema: str, table: str, name: str, condition: str, message: str, *, on: str = "INSERT") -> Iterator[str]:
+    """Yield a trigger that refuses a new row, or a change of one, for which a condition holds."""
     refused = condition.format(table=f"{schema}.{table}")
     yield (
         f"CREATE FUNCTION {schema}.bridge_{name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF {refused} THEN"
         f" RAISE EXCEPTION USING MESSAGE = '{table}: {message}', ERRCODE = 'integrity_constraint_violation';"
         " END IF; RETURN NEW; END $$"
     )
-    each = f"{when} ON {schema}.{table} FOR EACH ROW"
-    yield from _trigger(schema, table, f"{table}_{name}", each, f"bridge_{name}")
+    when = f"{on} ON {schema}.{table} FOR EACH ROW"
+    yield from _trigger(schema, table, f"{table}_{name}", when, f"bridge_{name}")
 
 
 def _trigger(schema: str, table: str, name: str, when: str, function: str) -> Iterator[str]:

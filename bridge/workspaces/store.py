@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from bridge.foundation.canonical import canonical_text, parse_json
 from bridge.foundation.hashing import digest_hex
 from bridge.foundation.texts import is_storable
 from bridge.git.contentstore import KeptObject
-from bridge.git.manifest import CLEAN_DIRTY_HASH, Manifest, ManifestMalformed, ManifestRow, decode_page
+from bridge.git.manifest import CLEAN_DIRTY_HASH, Manifest, ManifestMalformed, ManifestPage, ManifestRow, decode_page
 from bridge.git.observe import Observation
 from bridge.git.paths import plain_path
 from bridge.semantics.stamps import STAMP_VERSION, UNBORN, RepositoryState, UnknownReason
@@ -42,6 +42,8 @@ from bridge.workspaces.models import (
 
 #: Values in one IN list; SQLite takes 32,766.
 _CHUNK: Final = 500
+#: Pages read at a time where all are.
+_PAGES_AT_ONCE: Final = 32
 _W = workspaces.c
 _COLUMNS = [
     _W.id,
@@ -286,6 +288,33 @@ def page_index_text(connection: Connection, dirty_hash: str) -> str | None:
     return found
 
 
+def page_index_of(manifest: Manifest) -> str:
+    """Return the text that lists the pages of a manifest, as it is stored."""
+    return canonical_text(_index_of(manifest.pages()))
+
+
+def _index_of(pages: Iterable[ManifestPage]) -> list[dict[str, str]]:
+    return [{"directory": plain_path(page.directory), "page": page.digest} for page in pages]
+
+
+def state_hashes(connection: Connection) -> list[tuple[str, str]]:
+    """Return the digest of every stored state, with the manifest that its row names."""
+    query = select(repository_states.c.state_digest, repository_states.c.dirty_hash)
+    return [(row[0], row[1]) for row in connection.execute(query.order_by(repository_states.c.state_digest))]
+
+
+def manifest_hashes(connection: Connection) -> list[str]:
+    """Return the hashes of all stored manifests."""
+    return list(connection.execute(select(manifests.c.dirty_hash).order_by(manifests.c.dirty_hash)).scalars())
+
+
+def iterate_pages(connection: Connection) -> Iterator[tuple[str, Any]]:
+    """Yield every page of a manifest with its digest, a few at a time."""
+    query = select(manifest_pages.c.page_digest, manifest_pages.c.body).order_by(manifest_pages.c.page_digest)
+    for row in connection.execute(query, execution_options={"yield_per": _PAGES_AT_ONCE}):
+        yield row[0], row[1]
+
+
 def page_size(connection: Connection, page_digest: str) -> int:
     """Return the length of a stored page of a manifest in bytes, -1 if it is not there."""
     query = select(func.length(manifest_pages.c.body)).where(manifest_pages.c.page_digest == page_digest)
@@ -382,7 +411,7 @@ def _save_manifest(tx: Transaction, manifest: Manifest, moment: str) -> None:
         # Two folders never share a page: the rows hold full paths.
         if page.digest not in known:
             tx.run(_INSERT_PAGE, page.digest, page.content)
-    index = [{"directory": plain_path(page.directory), "page": page.digest} for page in pages]
+    index = _index_of(pages)
     tx.run(_INSERT_MANIFEST, manifest.dirty_hash, moment, canonical_text(index))
 
 

@@ -12,7 +12,7 @@ from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
     from bridge.control.checks.verification import Verification
-    from bridge.integrity.verify import Verdict
+    from bridge.integrity.report import Verdict
 
 #: What --only takes; the same as ``bridge.control.checks.verification``, which is not imported for the help.
 PARTS = ("tree", "chain", "log", "states", "index")
@@ -128,14 +128,50 @@ def anchor(
     return 0
 
 
+@command()
+def proof(
+    cli: Cli,
+    entry: Annotated[str, typer.Argument(help="Entry, as id, short reference or label.")],
+    *,
+    output: Annotated[str | None, typer.Option("--output", "-o", help="File to write; - or none means stdout.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
+) -> int:
+    """Write what proves an entry to somebody without this store
+
+    One JSON file: the entry with the hashes of all that it descends from, the repository state it names, of a worker's
+    result its commits, and the proofs that lead to the root of its session and to the log of all events. The program
+    docs/verifier/bridge_verifier.py checks it with nothing but Python. That the root was given out is recorded.
+    """
+    from bridge.cli.standing import open_existing, standpoint_of
+    from bridge.control.checks.proving import prove_entry
+
+    if output in (None, "-") and force:
+        raise UsageInvalid("--force replaces a file: name one with --output.")
+    with open_existing(cli) as controller:
+        bundle = prove_entry(controller, standpoint_of(cli), entry)
+    data = bundle.encoded()
+    if output in (None, "-"):
+        cli.output.write(data)
+        return 0
+    from bridge.cli.outputfile import whole_file
+
+    path = cli.directory / str(output)
+    with whole_file(path, force=force) as write:
+        write(data)
+    told = {"entry_id": bundle.entry_id, "path": path, "bytes": len(data), "log": str(bundle.log)}
+    cli.output.emit(told, None)
+    cli.output.status(f"wrote the proof of {bundle.entry_id} to {path}; it leads to the log {bundle.log}")
+    return 0
+
+
 def _listed(found: Verification) -> str:
     from bridge.cli.rendering import table
     from bridge.foundation.ids import short_session
-    from bridge.integrity.verify import Verdict
+    from bridge.integrity.report import Verdict
 
     rows = [[short_session(verdict.subject), *_verdict(verdict)] for verdict in found.sessions]
     rows += [[verdict.subject, *_verdict(verdict)] for verdict in found.chains]
-    whole = [] if found.index is None else [found.index]
+    whole = [*found.stored, *([] if found.index is None else [found.index])]
     if found.log is not None:
         whole.insert(0, Verdict("log", None, found.log.report))
     rows += [[verdict.subject, *_verdict(verdict)] for verdict in whole]
@@ -146,7 +182,9 @@ def _listed(found: Verification) -> str:
         lines.append(f"extends {found.log.growth.earlier}, shown by {len(found.log.growth.proof)} hashes")
     for verdict in (*found.sessions, *found.chains, *whole):
         findings = verdict.report.findings
-        lines += [f"{finding.subject}: {finding.message} ({finding.code})" for finding in findings]
+        lines += [
+            f"{finding.subject}: {finding.message} ({finding.code}; breaks {finding.breaks})" for finding in findings
+        ]
         if verdict.report.problems > len(findings):
             lines.append(f"{verdict.subject}: {verdict.report.problems - len(findings)} more problems")
     return "\n".join(filter(None, lines))

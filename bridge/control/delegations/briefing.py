@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from bridge.adapters.base import Evidence
-from bridge.agents.policy import WriteMode
+from bridge.agents.policy_model import WriteMode
 from bridge.control.controller import Controller
 from bridge.control.delegations.model import Delegation
 from bridge.control.lineage.words import last_word

@@ -9,34 +9,34 @@ or goes on, with one event that pins the file's digest and the root of all entri
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from io import SEEK_SET
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from bridge.control.controller import Controller
 from bridge.control.errors import ImportSourceChanged
-from bridge.control.exchange.imported import Imported, ImportedSession
+from bridge.control.exchange.imported import Imported, ImportedSession, Progress
 from bridge.control.exchange.sessionfiles import import_session_file, is_session_file
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.errors import SessionRemoved
 from bridge.conversations.importing import Adder, Comparison, IncomingSession, Taken, begin, compare, finish
 from bridge.conversations.models import Entry, NewSession
 from bridge.conversations.store import parent_session_of, session_exists
-from bridge.integrity.chain import SESSION_IMPORTED
+from bridge.integrity.events import ROOT_SEALED, SESSION_IMPORTED
+from bridge.integrity.recorded import ROW_COLUMNS
 from bridge.integrity.store import first_event_type, last_event_of_type, last_event_type
 from bridge.integrity.subtrees import store as subtrees
-from bridge.integrity.verify import ROOT_SEALED, root_of, seal_root
+from bridge.integrity.verify import beside_digest, root_of, seal_root
 from bridge.lineage.descent import MAX_DEPTH, require_acyclic
 from bridge.recall.index import forget_gaps
 from bridge.storage.transaction import Connection
-from bridge.transcripts.portable import FORMAT_VERSION, Header, PortableEntry, SessionHeader
+from bridge.transcripts.portable import FORMAT_VERSION, HEADER_TYPE, Header, PortableEntry, SessionHeader
 from bridge.transcripts.portable_reading import ManifestIndex, Page, State, Survey, check, records
 from bridge.workspaces.store import find_workspace, import_manifest, import_page, import_state
 
-#: Told now and then: what is being done (``check`` or ``write``), and how many entries of how many; 0 if unknown.
-Progress = Callable[[str, int, int], None]
+#: What the first line of such a file holds.
+HEADER_MARK: Final = f'"type":"{HEADER_TYPE}"'.encode()
 #: Entries between two reports of progress.
 _PROGRESS_ENTRIES: Final = 5000
 
@@ -158,7 +158,7 @@ def _record(
     session = _header_of(survey.header, session_id)
     root = root_of(recording.tx.connection, session_id)
     origin = survey.origins.get(session_id)
-    body = {
+    body: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "digest": survey.digest,
         "added": comparison.added,
@@ -168,15 +168,25 @@ def _record(
         "has_gaps": taken.has_gaps,
         "head": taken.head_entry_id,
         "workspace_id": session.workspace_id,
+        "labels": taken.set_labels,
+        "beside_digest": beside_digest(recording.tx.connection, session_id, taken.last_sequence),
         **({} if origin is None else {"forked_from": origin}),
     }
     if not comparison.exists:
         names = ("kind", "parent_session_id", "parent_relation")
         body.update({name: getattr(session, name) for name in names})
+        body["row"] = _row(recording.tx.connection, session)
     recording.event(session_id, SESSION_IMPORTED, body)
     if last_event_of_type(recording.tx.connection, session_id, ROOT_SEALED) is not None:
         # A root that was given out earlier may lack what came into gaps before its last entry.
         seal_root(recording.tx, session_id, root, taken.last_sequence, recording.moment)
+
+
+def _row(connection: Connection, session: SessionHeader) -> dict[str, str | None]:
+    """Return the columns of a new session's row, as it was made."""
+    new = _incoming(connection, session).new
+    times = {"created_at": session.created_at, "updated_at": session.updated_at}
+    return {name: getattr(new, name) for name in ROW_COLUMNS} | times
 
 
 def _incoming(connection: Connection, session: SessionHeader) -> IncomingSession:

@@ -9,12 +9,17 @@ from bridge.storage.tables.base import metadata
 from bridge.storage.tables.clients import clients
 from bridge.storage.tables.control import (
     agent_tokens,
+    approvals,
     attempts,
+    captured_hosts,
+    captured_sessions,
     chat_agents,
     controllers,
     delegations,
     plans,
+    quota_pauses,
     submissions,
+    task_messages,
 )
 from bridge.storage.tables.conversations import (
     blobs,
@@ -26,6 +31,7 @@ from bridge.storage.tables.conversations import (
     session_heads,
     sessions,
 )
+from bridge.storage.tables.exchange import import_chunks, import_links, import_sessions, import_sources
 from bridge.storage.tables.integrity import audit_events, event_order, log_leaves, subtree_marks, subtree_pages
 from bridge.storage.tables.recall import recall_documents, recall_marks, recall_state, recall_terms
 from bridge.storage.tables.workspaces import (
@@ -45,16 +51,23 @@ schema_version = Table("schema_version", metadata, Column("version_num", Text, n
 __all__ = [
     "agent_tokens",
     "agents",
+    "approvals",
     "attempts",
     "audit_events",
     "blobs",
     "branch_cursors",
+    "captured_hosts",
+    "captured_sessions",
     "chat_agents",
     "clients",
     "controllers",
     "delegations",
     "entry_labels",
     "event_order",
+    "import_chunks",
+    "import_links",
+    "import_sessions",
+    "import_sources",
     "kept_contents",
     "kept_states",
     "legacy_events",
@@ -64,6 +77,7 @@ __all__ = [
     "metadata",
     "plans",
     "quarantined_sessions",
+    "quota_pauses",
     "recall_documents",
     "recall_marks",
     "recall_state",
@@ -76,6 +90,7 @@ __all__ = [
     "submissions",
     "subtree_marks",
     "subtree_pages",
+    "task_messages",
     "workspace_links",
     "workspace_roots",
     "workspaces",

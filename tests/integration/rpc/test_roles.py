@@ -99,6 +99,7 @@ def params_of(name, case, workspace, agent=None):
         "delegations/list": {"session": session},
         "delegations/request": {"session": session, "objective": "x", "command": ["true"]},
         "delegations/show": {"task": case.task},
+        "delegations/send": {"task": case.task, "text": "hello"},
         "delegations/wait": {"task": case.task, "timeout_ms": 0},
         "references/resolve": {"reference": case.result, "session": session},
         "references/read": {"reference": case.result, "session": session},
@@ -108,6 +109,7 @@ def params_of(name, case, workspace, agent=None):
         "sessions/wake": {"session": session},
         "divergence/report": {"session": session, "moment": "prompt"},
         "integrity/verify": {},
+        "integrity/proof": {"entry": case.result},
         "events/subscribe": {"session": session},
         "workspaces/list": {},
         "workspaces/show": {"workspace": workspace},
@@ -127,6 +129,11 @@ FAILS = {
     "workspaces/relink": ("relink_refused", set()),
     "sessions/import": ("transcript_invalid", {"text"}),
     "delegations/discard": (None, {"task"}),
+    "delegations/send": ("task_already_ended", {"task", "text"}),
+    "delegations/retry": ("command_missing", {"task"}),
+    "delegations/diff": ("task_not_running", {"task"}),
+    "approvals/decide": ("approval_not_found", {"approval", "allow"}),
+    "quotas/lift": ("quota_not_paused", set()),
     "delegations/submit": ("no_open_delegation", {"result"}),
 }
 
@@ -137,7 +144,7 @@ def call_it(call, name, role, case, workspace):
     if name not in FAILS:
         return call(name, role=role, own=own, **params)
     code, needed = FAILS[name]
-    params = {key: {"task": case.task, "result": {}}.get(key, "x") for key in needed}
+    params = {key: {"task": case.task, "result": {}, "allow": True}.get(key, "x") for key in needed}
     if code is None:
         return call(name, role=role, own=own, **params)
     assert call(name, role=role, own=own, fails=True, **params)["data"]["code"] == code

@@ -1,0 +1,1 @@
+"""Transcripts of Claude Code: JSON lines with ``uuid`` and ``parentUuid``. Pure."""

@@ -1,0 +1,1 @@
+"""OpenCode's database: sessions, messages and parts as rows. No database of Bridge's is touched."""
