@@ -108,8 +108,8 @@ class HarnessSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSettings:
-    """What a worker is given besides its task.
+class WorkerDefaults:
+    """What a worker is given besides its task, where its checkout's ``bridge.toml`` does not say.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class Settings:
     hook_patience_seconds: float = DEFAULT_HOOK_PATIENCE_SECONDS
     harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
     chat_harness: str | None = None
-    worker: WorkerSettings = field(default_factory=WorkerSettings)
+    worker: WorkerDefaults = field(default_factory=WorkerDefaults)
     policy: Mapping[str, Any] = field(default_factory=dict)
     worker_harness: str | None = None
     worker_silence_seconds: float = DEFAULT_WORKER_SILENCE_SECONDS
@@ -336,10 +336,10 @@ def _switch(value: object) -> bool:
     return value
 
 
-def _worker(value: object) -> WorkerSettings:
+def _worker(value: object) -> WorkerDefaults:
     if not isinstance(value, dict) or not set(value) <= {"spark"} or value.get("spark") not in {None, True, False}:
         raise ValueError("a table with spark = true or false")
-    return WorkerSettings(spark=value.get("spark") is True)
+    return WorkerDefaults(spark=value.get("spark") is True)
 
 
 def _snapshot_mode(value: object) -> SnapshotMode:

@@ -9,12 +9,14 @@ Blocking; run in a helper thread.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from bridge.adapters.base import Evidence
 from bridge.agents.policy_model import WriteMode
 from bridge.control.controller import Controller
 from bridge.control.delegations.model import Delegation
+from bridge.control.delegations.placesettings import worker_settings
 from bridge.control.lineage.words import last_word
 from bridge.conversations.forest import require_session
 from bridge.foundation.ids import short_entry
@@ -34,9 +36,16 @@ def brief_of(
     }
 
 
-def spark_for(controller: Controller, delegation: Delegation) -> str:
-    """Return the last word of the session that delegates; empty where workers are not given it, or there is none."""
-    if not controller.settings.worker.spark:
+def spark_for(controller: Controller, delegation: Delegation, checkout: Path) -> str:
+    """Return the last word of the session that delegates; empty where workers are not given it, or there is none.
+
+    Raises
+    ------
+    InvalidConfiguration
+        If the checkout's ``bridge.toml`` is of no use.
+    """
+    told = worker_settings(checkout).spark
+    if not (controller.settings.worker.spark if told is None else told):
         return ""
     with controller.store.read() as connection:
         return last_word(connection, require_session(connection, delegation.parent_session_id)) or ""

@@ -136,7 +136,7 @@ def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
         base = approved.base_commit
     observation = controller.observer.observe_exactly(workspace.folder)
     controller.keeper.keep(observation)
-    spark = spark_for(controller, delegation)
+    spark = spark_for(controller, delegation, orchestration.checkout)
 
     def record(recording: RecordingTransaction) -> Assigned:
         connection, moment = recording.tx.connection, recording.moment

@@ -186,14 +186,19 @@ def test_an_abrupt_end_loses_no_note(controller: Any) -> None:
     assert (woken.note or pytest.fail("nothing")).text == found[-1]
 
 
-@pytest.mark.parametrize("has_spark", [False, True])
+@pytest.mark.parametrize(
+    ("config", "project", "has_spark"), [(None, None, False), (True, None, True), (True, False, False)]
+)
 def test_a_workers_first_context_holds_delegation_evidence_and_where_configured_the_spark(
-    world: Any, bridge_home: Path, another_controller: Any, has_spark: bool
+    world: Any, bridge_home: Path, another_controller: Any, config: Any, project: Any, has_spark: bool
 ) -> None:
-    (bridge_home / "config.toml").write_text(f"[worker]\nspark = {str(has_spark).lower()}\n")
+    if config is not None:
+        (bridge_home / "config.toml").write_text(f"[worker]\nspark = {str(config).lower()}\n")
+    if project is not None:
+        world.repo.write("bridge.toml", f"[worker]\nspark = {str(project).lower()}\n")
+        world.repo.git("add", "bridge.toml")
+        world.repo.git("commit", "-q", "-m", "its settings")
     controller = another_controller()
-    session_id = world.session()
-    write_note(controller, HERE, session_id, "mind the parser")
     plan = world.table(
         "b",
         command=[
@@ -205,7 +210,6 @@ def test_a_workers_first_context_holds_delegation_evidence_and_where_configured_
         acceptance_criteria=["it is done"],
         owned_paths=["b.txt"],
     )
-    world.run(world.shell("a", "echo the very evidence"), session_id=session_id, controller=controller)
     world.run(world.shell("a", "echo the very evidence") + plan, session_id=world.session("x"), controller=controller)
     task = world.task("b")
     assert (world.result("b")["summary"].strip() == "x") is has_spark
