@@ -166,7 +166,12 @@ _TYPES: Final = (
         "delegation_id workspace_id",
     ),
     _of("session", "delegation.worktree_removed", "The worktree was removed.", "delegation_id workspace_id"),
-    _of("session", "delegation.adopted", "The commits of a result were merged.", "delegation_id commit branch"),
+    _of(
+        "session",
+        "delegation.adopted",
+        "The commits of a result came onto a git branch; whether its tests hold there, and a check that passed.",
+        "delegation_id commit branch method verification check",
+    ),
     _of("session", "delegation.discarded", "The commits of a result were given up.", "delegation_id result_commit"),
     _of("session", "delegation.cancel_requested", "Somebody asked for the end of a task.", "delegation_id"),
     _of(

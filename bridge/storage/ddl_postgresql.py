@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridge.storage.ddl import IMMUTABLE_TABLES, REMOVABLE, TRANSITION_REFUSED
+from bridge.storage.ddl import CIRCLE_REFUSED, CLOSES_A_CIRCLE, IMMUTABLE_TABLES, REMOVABLE, TRANSITION_REFUSED
 from bridge.storage.tables.lifecycle import refused_transition
 
 #: Owns nothing, and may neither alter nor empty a table; Bridge works under it wherever it may. See docs/postgresql.md.
@@ -53,6 +53,8 @@ def trigger_statements(schema: str) -> Iterator[str]:
         "NEW.ordinal <> coalesce((SELECT max(ordinal) + 1 FROM {table} WHERE chain_id = NEW.chain_id), 0)",
         "the ordinal must follow the last one",
     )
+    for name, when in (("acyclic", "INSERT"), ("stay_acyclic", "UPDATE OF parent_session_id")):
+        yield from _guard(schema, "sessions", name, CLOSES_A_CIRCLE, CIRCLE_REFUSED, on=when)
     yield from _guard(
         schema, "delegations", "transition", refused_transition(), TRANSITION_REFUSED, on="UPDATE OF status"
     )
