@@ -111,7 +111,13 @@ _TYPES: Final = (
     _of("session", "session.removed", "The session was removed with its entries; its events stay.", "", "session_root"),
     _of("session", "plan.started", "A plan file began to run.", "plan_id delegation_ids"),
     _of("session", "plan.finished", "A plan came to its end.", "plan_id status"),
-    _of("session", "delegation.queued", "A task was put in the queue.", "delegation_id status"),
+    _of(
+        "session",
+        "delegation.queued",
+        "A task was put in the queue; one that is tried again has its place already.",
+        "delegation_id status",
+        "workspace_id base_commit",
+    ),
     _of(
         "session",
         "delegation.decided",
