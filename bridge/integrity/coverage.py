@@ -94,18 +94,23 @@ COVERAGE: Final = MappingProxyType(
                   " request_entry_id result_entry_id worker_session_id base_commit result_commit workspace_id"),
             **_not(_TASK, "plan_id name position worker_agent_id controller_id worker_commit result_ref adoption_status"
                    " adoption_commit kept_reason cancel_requested_at created_at updated_at finished_at request"
-                   " decision"),
+                   " decision retry_of credential waiting_reason waiting_until"),
         },
         "plans": _not(_TASK, "id label session_id path status created_at updated_at finished_at text"),
         "attempts": _not(_TASK, "delegation_id number status pid process_start_time started_at finished_at exit_status"
-                         " failure_class"),
+                         " failure_class lease_expires_at"),
+        "approvals": _not(_TASK, "id delegation_id attempt status title tool_kind tool_call_id approval_id paths"
+                          " details options requested_at expires_at decided_at decided_by option_id reason"),
+        "quota_pauses": _not(_TASK, "credential paused_at resets_at is_reset_known delegation_id lifted_at lifted_by"),
+        "task_messages": _not(_TASK, "delegation_id number text entry_id sent_at handed_over_at"),
         "submissions": _not(_TASK, "delegation_id attempt number status received_at text field_errors"),
         "agents": _not("the tree of agents; what they did is in sessions", "id parent_agent_id session_id role depth"
                        " harness status created_at updated_at"),
         "agent_tokens": _not("what a token opens is compared with its digest at each use; making and taking back are"
                              " events", "id digest session_id delegation_id purpose created_at expires_at revoked_at"
                              " host pid process_start_time"),
-        "controllers": _not(_PROCESS, "id pid process_start_time host build started_at ended_at"),
+        "controllers": _not(_PROCESS, "id pid process_start_time host build started_at ended_at machine"
+                            " lease_expires_at"),
         "chat_agents": _not(_PROCESS, "id session_id harness host owner_pid owner_start_time pid process_start_time"
                             " turn_id started_at"),
         "workspaces": _not(_PLACE, "id kind parent_id path common_dir repository_id worktree_id base_commit label"

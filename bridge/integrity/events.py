@@ -133,7 +133,13 @@ _TYPES: Final = (
     ),
     _of("session", "plan.started", "A plan file began to run.", "plan_id delegation_ids"),
     _of("session", "plan.finished", "A plan came to its end.", "plan_id status"),
-    _of("session", "delegation.queued", "A task was put in the queue.", "delegation_id status"),
+    _of(
+        "session",
+        "delegation.queued",
+        "A task was put in the queue; one that is tried again has its place already.",
+        "delegation_id status",
+        "workspace_id base_commit",
+    ),
     _of(
         "session",
         "delegation.decided",
@@ -188,7 +194,12 @@ _TYPES: Final = (
         "delegation_id workspace_id",
     ),
     _of("session", "delegation.worktree_removed", "The worktree was removed.", "delegation_id workspace_id"),
-    _of("session", "delegation.adopted", "The commits of a result were merged.", "delegation_id commit branch"),
+    _of(
+        "session",
+        "delegation.adopted",
+        "The commits of a result came onto a git branch; whether its tests hold there, and a check that passed.",
+        "delegation_id commit branch method verification check",
+    ),
     _of("session", "delegation.discarded", "The commits of a result were given up.", "delegation_id result_commit"),
     _of("session", "delegation.cancel_requested", "Somebody asked for the end of a task.", "delegation_id"),
     _of(
@@ -196,6 +207,42 @@ _TYPES: Final = (
         "delegation.claimed",
         "The task of a lost controller was taken over.",
         "delegation_id lost_controller_id controller_id",
+    ),
+    _of(
+        "session",
+        "delegation.superseded",
+        "A later try holds what the task did; its own commits wait no longer.",
+        "delegation_id by",
+    ),
+    _of(
+        "session",
+        "delegation.message_sent",
+        "Something was said to the running worker, as an entry of its session.",
+        "delegation_id number entry_id",
+    ),
+    _of(
+        "session",
+        "delegation.message_handed_over",
+        "The worker was told, at the end of a turn.",
+        "delegation_id number attempt",
+    ),
+    _of(
+        "session",
+        "approval.requested",
+        "A worker wants something allowed, and the operator is asked.",
+        "delegation_id approval_id expires_at",
+    ),
+    _of(
+        "session",
+        "approval.decided",
+        "It was allowed, denied, timed out, or lapsed with its worker.",
+        "delegation_id approval_id status",
+    ),
+    _of(
+        "session",
+        "quota.paused",
+        "A worker met the limit of its credential, which is paused until then.",
+        "delegation_id credential resets_at",
     ),
     _of(
         "session",
@@ -234,8 +281,10 @@ _TYPES: Final = (
     ),
     _of("worktree", "worktree.reserved", "A path was reserved for a worktree.", "delegation_id"),
     _of("worktree", "worktree.created", "The worktree was made.", "delegation_id base_commit"),
+    _of("worktree", "worktree.taken_up", "A further try works in it.", "delegation_id"),
     _of("worktree", "worktree.kept", "It was kept, because something could be lost.", "delegation_id reason"),
     _of("worktree", "worktree.removed", "It was removed.", "delegation_id reason"),
+    _of("store", "quota.lifted", "The pause of a credential was lifted before its time.", "credential by"),
     _of("store", STORE_UPGRADED, "The store was brought to another schema version.", "from_version to_version"),
 )
 
