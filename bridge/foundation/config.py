@@ -367,9 +367,11 @@ def _switch(value: object) -> bool:
 
 
 def _worker(value: object) -> WorkerDefaults:
-    if not isinstance(value, dict) or not set(value) <= {"spark"} or value.get("spark") not in {None, True, False}:
+    known = value if isinstance(value, dict) and set(value) <= {"spark"} else {"spark": None}
+    spark = known.get("spark", False)
+    if spark is not True and spark is not False:
         raise ValueError("a table with spark = true or false")
-    return WorkerDefaults(spark=value.get("spark") is True)
+    return WorkerDefaults(spark=spark)
 
 
 def _snapshot_mode(value: object) -> SnapshotMode:
