@@ -16,7 +16,7 @@ from bridge.adapters.hosts.events import HostEvent, Moment, Source
 from bridge.adapters.hosts.reading import read_event, read_version
 from bridge.agents import store as agents
 from bridge.control.capture import store as rows
-from bridge.control.capture.drafts import call_id_of, drafts_of, external_id, opaque, turn_end, turn_id_of
+from bridge.control.capture.drafts import call_id_of, drafts_of, external_id, opaque, turn_end, turn_id_of, turn_start
 from bridge.control.capture.mapping import begin, begin_subagent, native_id_of, workspace_of
 from bridge.control.capture.model import NOTHING, Captured, Delivery, Told
 from bridge.control.capture.places import CLIENT_NAME
@@ -44,6 +44,8 @@ HEAD_BYTES: Final = 64 * 1024
 MAX_KNOWN: Final = 500
 #: Moments at which an agent can be told something.
 _TOLD_AT: Final = frozenset({Moment.SESSION_STARTED, Moment.PROMPT})
+#: Moments of an agent at work: without a turn, one begins again that was taken for ended, or was not seen to begin.
+_AT_WORK: Final = frozenset({Moment.TOOL_STARTED, Moment.TOOL_COMPLETED, Moment.TURN_ENDED})
 _log = get_logger(__name__)
 
 
@@ -180,9 +182,12 @@ class Capture:
     def _record(
         self, delivery: Delivery, event: HostEvent, captured: Captured, observation: Observation | None
     ) -> Captured:
-        if event.moment is Moment.PROMPT:
+        is_new = captured.turn_id is None and event.moment in _AT_WORK
+        if is_new or event.moment is Moment.PROMPT:
             captured = replace(captured, turn_id=turn_id_of(event, delivery.id), is_fresh=False)
         drafts = drafts_of(event, captured, delivery.id)
+        if is_new:
+            drafts.insert(0, turn_start(captured))
         # What is recorded at a start says nothing of what the agent knows of the files.
         is_base = event.moment not in {Moment.SESSION_STARTED, Moment.SESSION_ENDED}
         return self._write(
@@ -232,6 +237,8 @@ class Capture:
     def _settle(self, key: tuple[str, str], *, is_over: bool = False) -> bool:
         """Look whether the files of a turn that ended are quiet, and close it if so; return whether it is closed."""
         with self._lock_of(*key):
+            if not is_over and not self._settling.is_waiting(key):
+                return True
             captured = self._find(*key)
             if captured is None or captured.turn_id is None:
                 self._settling.forget(key)

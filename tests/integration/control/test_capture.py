@@ -207,13 +207,29 @@ def test_the_next_prompt_closes_a_turn_that_still_waits(host, monkeypatch):
     assert host.kinds()[-4:] == ["assistant.message", "turn.completed", "user.message", "turn.started"]
 
 
-def test_a_turn_that_goes_on_after_its_end_is_not_closed_twice(host):
+def test_a_turn_that_goes_on_after_its_end_is_not_closed_twice(host, monkeypatch):
+    monkeypatch.setattr(settling, "LEAST_SECONDS", 60.0)
     host.start()
     host.prompt()
     host.stop("Half.", settle=False)
     host.edit("a.txt", "more\n")
+    monkeypatch.setattr(settling, "LEAST_SECONDS", 0.1)
     host.stop("Whole.")
     assert host.kinds().count("turn.completed") == 1
+
+
+def test_one_that_goes_on_after_it_was_closed_begins_again_and_its_edits_are_no_news(host):
+    host.start()
+    host.prompt()
+    host.stop("Half.")
+    host.edit("a.txt", "more\n")
+    host.stop("Whole.")
+    entries = host.entries()
+    assert [entry.kind for entry in entries].count("turn.completed") == 2
+    ids = [entry.payload["turn_id"] for entry in entries if entry.kind == "turn.started"]
+    assert len(set(ids)) == 2
+    assert entries[-1].payload["turn_id"] == ids[-1]
+    assert host.prompt("second") == NOTHING
 
 
 def test_what_a_broken_off_tool_did_is_no_news_and_what_changed_after_a_broken_off_turn_is(host):
