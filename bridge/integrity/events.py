@@ -39,6 +39,8 @@ WORKSPACE_RELINKED: Final = "workspace.relinked"
 #: What the types of events about a task begin with.
 DELEGATION: Final = "delegation."
 STORE_UPGRADED: Final = "store.upgraded"
+#: Events of hooks that no controller took when they came were taken in.
+CAPTURE_TAKEN_IN: Final = "capture.taken_in"
 #: The chain of what happens to the store as a whole.
 STORE_CHAIN: Final = "store"
 
@@ -286,6 +288,12 @@ _TYPES: Final = (
     _of("worktree", "worktree.removed", "It was removed.", "delegation_id reason"),
     _of("store", "quota.lifted", "The pause of a credential was lifted before its time.", "credential by"),
     _of("store", STORE_UPGRADED, "The store was brought to another schema version.", "from_version to_version"),
+    _of(
+        "store",
+        CAPTURE_TAKEN_IN,
+        "Events of coding agents' hooks that were kept meanwhile were taken in; `digest` is over their bytes.",
+        "events damaged digest",
+    ),
 )
 
 #: Every type by name.
