@@ -112,9 +112,12 @@ def sources_with_digest(connection: Connection, format_name: str, digest: str) -
 
 
 def sources_of(connection: Connection, native_ids: Sequence[str]) -> list[SourceRow]:
-    """Return what was read about some sessions of another program, the longest first."""
+    """Return what was read about some sessions of another program: the longest first, unmasked before masked."""
     query = select(import_sources).where(_S.native_id.in_(native_ids))
-    return [SourceRow(*row) for row in connection.execute(query.order_by(_S.size.desc(), _S.id))]
+    return [
+        SourceRow(*row)
+        for row in connection.execute(query.order_by(_S.size.desc(), _S.is_redacted, _S.updated_at.desc(), _S.id))
+    ]
 
 
 def source(connection: Connection, source_id: str) -> SourceRow | None:
