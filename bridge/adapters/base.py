@@ -6,7 +6,7 @@ above.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -15,9 +15,15 @@ from typing import Any, Protocol
 import anyio
 
 from bridge.adapters.events import AdapterEvent
+from bridge.adapters.permission import PermissionPolicy
 from bridge.process.children import DEFAULT_OUTPUT_LIMIT_BYTES
 from bridge.process.groups import DEFAULT_GRACE_SECONDS
 from bridge.process.identity import ProcessIdentity
+
+#: Takes the next message that somebody has for a running worker, None if there is none. What was taken is handed over.
+NextMessage = Callable[[], Awaitable[str | None]]
+#: Seconds without a word of the agent, while it has the turn, after which it counts as stalled.
+DEFAULT_SILENCE_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,8 @@ class Capabilities:
     load: bool = False
     #: Use tools that Bridge offers over MCP.
     mcp: bool = False
+    #: Take a further message while it works, as its next turn; one that cannot is told nothing.
+    messages: bool = False
     #: Does nothing but run the command that a task names, so that a task without one is no task for it.
     needs_command: bool = False
 
@@ -53,6 +61,8 @@ class FailureClass(StrEnum):
     OUTPUT_LIMIT = "output_limit"
     #: The command could not be started; nothing ran.
     SPAWN_FAILED = "spawn_failed"
+    #: The agent was started but came to no session: it refused, ended, kept silent, or wants a login.
+    START_FAILED = "start_failed"
     #: What stands at the result's path is no file that can be read.
     RESULT_UNREADABLE = "result_unreadable"
     #: The agent said nothing for too long.
@@ -63,6 +73,8 @@ class FailureClass(StrEnum):
     PROTOCOL_BROKEN = "protocol_broken"
     #: The agent answered the prompt with an error.
     AGENT_ERROR = "agent_error"
+    #: The credential behind the harness has used up what it may; see ``Outcome.resets_at``.
+    QUOTA_EXHAUSTED = "quota_exhausted"
 
 
 class SubmissionSource(StrEnum):
@@ -70,6 +82,8 @@ class SubmissionSource(StrEnum):
 
     RESULT_FILE = "result_file"
     STRUCTURED_OUTPUT = "structured_output"
+    #: A block of JSON in the last thing that the agent said.
+    MESSAGE = "message"
     EXIT_STATUS = "exit_status"
     CONTROLLER = "controller"
 
@@ -91,6 +105,43 @@ class Evidence:
     reference: str
     payload: bytes
     digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handing:
+    """What became of a result that a worker handed in while it ran.
+
+    Parameters
+    ----------
+    is_accepted
+        Whether it keeps the contract and the task's own schema.
+    number, permitted
+        Which try of the attempt it was, from 1, and how many there may be.
+    errors
+        What is wrong with it, field by field: ``path`` as a JSON pointer, ``message``.
+    """
+
+    is_accepted: bool
+    number: int
+    permitted: int
+    errors: tuple[Mapping[str, str], ...] = ()
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more can be handed in."""
+        return self.is_accepted or self.number >= self.permitted
+
+
+class Desk(Protocol):
+    """Where the results of one attempt are handed in and checked, by whichever way they come."""
+
+    async def hand_in(self, raw: bytes) -> Handing:
+        """Check a result and record it with what is wrong with it; what is handed in after the last is not taken."""
+        ...
+
+    async def latest(self) -> Handing | None:
+        """Return what became of the last one handed in, also by the agent itself over MCP; None if there is none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +186,20 @@ class TaskRequest:
         What it may print.
     previous_errors
         What was wrong with the result of the attempt before, field by field; empty on the first.
+    attempts_permitted
+        How many attempts there may be; the worker is told when this is the last.
     mcp_command
-        Program and arguments of the MCP server for this worker, which finds its token in the worker's environment;
-        empty if there is none.
+        Program and arguments of the MCP server for this worker; empty if there is none.
+    mcp_environment
+        Variables that server needs, its token among them.
+    desk
+        Where a harness hands in what it finds in an agent's words; None: it is the outcome's submission, unchecked.
+    permission
+        Answers where an agent asks; None: what the write mode implies.
+    next_message
+        Asked after each turn by a harness that can take ``messages``; what it gives is the next prompt.
+    silence_seconds
+        Without a word of the agent for so long, it counts as stalled.
     """
 
     delegation_id: str
@@ -160,7 +222,13 @@ class TaskRequest:
     grace_seconds: float = DEFAULT_GRACE_SECONDS
     output_limit_bytes: int = DEFAULT_OUTPUT_LIMIT_BYTES
     previous_errors: tuple[Mapping[str, str], ...] = ()
+    attempts_permitted: int = 1
     mcp_command: tuple[str, ...] = ()
+    mcp_environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    desk: Desk | None = None
+    permission: PermissionPolicy | None = None
+    next_message: NextMessage | None = None
+    silence_seconds: float = DEFAULT_SILENCE_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +257,8 @@ class Outcome:
         Those of them that could not be ended.
     stdout_path, stderr_path
         Where its output is.
+    resets_at
+        When a quota that is used up is full again, as a timestamp; None where the harness does not say.
     """
 
     submission: bytes
@@ -203,6 +273,7 @@ class Outcome:
     survivors: tuple[ProcessIdentity, ...]
     stdout_path: Path
     stderr_path: Path
+    resets_at: str | None = None
 
 
 class Sink(Protocol):

@@ -86,7 +86,7 @@ class CommandHarness:
         return await spawn(
             task.command,
             cwd=task.worktree,
-            environment=child_environment(task.environment, {**task.additions, **own}),
+            environment=child_environment(task.environment, {**task.additions, **task.mcp_environment, **own}),
             stdout_path=folder.stdout,
             stderr_path=folder.stderr,
             output_limit_bytes=task.output_limit_bytes,

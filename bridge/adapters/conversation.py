@@ -12,13 +12,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-from bridge.adapters.base import Capabilities
+from bridge.adapters.base import DEFAULT_SILENCE_SECONDS, Capabilities
 from bridge.adapters.events import AdapterEvent
+from bridge.adapters.permission import PermissionPolicy, refuse
+from bridge.process.children import ChildExit
 from bridge.process.groups import DEFAULT_GRACE_SECONDS
 from bridge.process.identity import ProcessIdentity
 
-#: Seconds without a word of the agent, while it has the turn, after which it counts as stalled.
-DEFAULT_SILENCE_SECONDS = 600.0
 #: Seconds that a harness has for each step of the greeting: the start, a new or resumed session.
 DEFAULT_START_SECONDS = 120.0
 #: Seconds from the request to end a turn to the end of the process that does not heed it.
@@ -47,65 +47,6 @@ class LiveText:
 
     kind: LiveKind
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionOption:
-    """An answer that the agent offers: ``kind`` is allow_once, allow_always, reject_once or reject_always."""
-
-    id: str
-    name: str
-    kind: str
-
-    @property
-    def allows(self) -> bool:
-        return self.kind.startswith("allow")
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionRequest:
-    """Something the agent wants allowed.
-
-    Parameters
-    ----------
-    title
-        What, in the agent's words.
-    kind
-        Category of the tool (read, edit, execute, …); empty if it does not say.
-    tool_call_id
-        The call that waits for it.
-    options
-        The answers offered.
-    details
-        The tool's input, any JSON.
-    """
-
-    title: str
-    kind: str
-    tool_call_id: str
-    options: tuple[PermissionOption, ...]
-    details: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionAnswer:
-    """The answer: an option's id, or None for none of them, and who gave it."""
-
-    option_id: str | None
-    decided_by: str
-
-
-#: Decides about a request; what it raises counts as a refusal.
-PermissionPolicy = Callable[[PermissionRequest], Awaitable[PermissionAnswer]]
-
-
-async def refuse(request: PermissionRequest) -> PermissionAnswer:
-    """Refuse whatever is asked: the policy where nobody can be asked."""
-    for kind in ("reject_once", "reject_always"):
-        for option in request.options:
-            if option.kind == kind:
-                return PermissionAnswer(option.id, "default")
-    return PermissionAnswer(None, "default")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +124,11 @@ class Conversation(Protocol):
     @property
     def is_open(self) -> bool:
         """Whether another prompt can be sent."""
+        ...
+
+    @property
+    def ended(self) -> ChildExit | None:
+        """How its process ended; None while it runs."""
         ...
 
     def prompt(self, text: str, *, turn_id: str, notices: Sequence[str] = ()) -> AsyncGenerator[AdapterEvent, None]:

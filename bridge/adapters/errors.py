@@ -14,6 +14,15 @@ class UnknownHarness(BridgeError):
     default_hint = "bridge doctor lists the harnesses of this installation."
 
 
+class CommandMissing(BridgeError):
+    """Raised when a task names no command for a harness that only runs one."""
+
+    code = "command_missing"
+    exit_status = 110
+    summary = "A task is for a harness that runs a command, and names none."
+    default_hint = "Name an agent's harness, or a command; bridge doctor lists the harnesses of this installation."
+
+
 class EvidenceMismatch(BridgeError):
     """Raised when evidence that is about to be handed to a worker is not what its digest says."""
 
@@ -111,3 +120,11 @@ class AgentFileUnusable(BridgeError):
     exit_status = 222
     summary = "A file that an agent asked Bridge for is missing, too large, not text, or no regular file."
     default_hint = "The agent was told; nothing was changed."
+
+
+class AgentFileMissing(AgentFileUnusable):
+    """Raised when an agent asks for a file that is not there; agents ask so before they make one."""
+
+    code = "agent_file_missing"
+    exit_status = 222
+    summary = "A file that an agent asked Bridge for does not exist."

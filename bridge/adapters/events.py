@@ -79,9 +79,12 @@ def usage(tokens: Mapping[str, int], *, model: str | None = None, turn_id: str |
     return AdapterEvent("usage.updated", _present(tokens=dict(tokens), model=model, turn_id=turn_id))
 
 
-def fault(text: str, *, code: str, turn_id: str | None = None) -> AdapterEvent:
-    """Something went wrong; ``code`` is the typed cause, ``text`` is for people."""
-    return AdapterEvent("error", _present(message=text, code=code, turn_id=turn_id))
+def fault(
+    text: str, *, code: str, turn_id: str | None = None, details: Mapping[str, Any] | None = None
+) -> AdapterEvent:
+    """Something went wrong; ``code`` is the typed cause, ``text`` is for people, ``details`` are facts about it."""
+    facts = dict(details) if details else None
+    return AdapterEvent("error", _present(message=text, code=code, turn_id=turn_id, details=facts))
 
 
 def unknown(raw_type: str, raw: Any, *, turn_id: str | None = None) -> AdapterEvent:

@@ -6,10 +6,11 @@ Beside ``registry``, which knows those that run tasks. A name chooses a command 
 from __future__ import annotations
 
 import difflib
+import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -17,17 +18,47 @@ from typing import Final
 from bridge.adapters.acp.harness import AcpHarness
 from bridge.adapters.conversation import ConversationHarness
 from bridge.adapters.errors import UnknownHarness
-from bridge.foundation.config import HarnessSettings
+from bridge.adapters.pi.harness import PiHarness
+from bridge.foundation.config import HARNESS_CAPABILITIES, HarnessSettings
 
 #: The agent that needs no model; it comes with Bridge, and is never chosen by itself.
 SCRIPTED: Final = "scripted"
-#: Programs known to speak the Agent Client Protocol, in the order in which one is looked for.
-KNOWN_COMMANDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A program that Bridge knows how to start.
+
+    Parameters
+    ----------
+    command
+        Program and arguments.
+    speaks
+        ``acp`` for the Agent Client Protocol, ``pi`` for pi's own.
+    lacks
+        Those of ``config.HARNESS_CAPABILITIES`` that it does not have, whatever it may say.
+    as_root
+        Variables it needs where it is run by root.
+    reads_itself
+        Whether it misunderstands the answer that a file is missing, and so could make no new ones.
+    """
+
+    command: tuple[str, ...]
+    speaks: str = "acp"
+    lacks: frozenset[str] = frozenset()
+    as_root: Mapping[str, str] = field(default_factory=dict)
+    reads_itself: bool = False
+
+
+#: Known programs, in the order in which one is looked for. ``docs/harnesses.md`` says what was tried of each.
+KNOWN: Final[Mapping[str, Known]] = MappingProxyType(
     {
-        "opencode": ("opencode", "acp"),
-        "gemini": ("gemini", "--acp"),
-        "codex-acp": ("codex-acp",),
-        "claude-agent-acp": ("claude-agent-acp",),
+        "opencode": Known(("opencode", "acp")),
+        "gemini": Known(("gemini", "--acp"), reads_itself=True),
+        "codex": Known(("codex-acp",)),
+        # It refuses to edit for root unless it is told that it sits in a sandbox.
+        "claude-code": Known(("claude-agent-acp",), as_root={"IS_SANDBOX": "1"}),
+        "pi": Known(("pi", "--mode", "rpc"), speaks="pi", lacks=frozenset({"mcp", "fs", "terminal", "load"})),
     }
 )
 
@@ -42,12 +73,20 @@ class Talker:
         None if it is not installed, or not on the PATH.
     is_configured
         Whether ``config.toml`` names its command.
+    lacks
+        Capabilities that are not used with it, whatever it says that it has.
     """
 
     name: str
     command: tuple[str, ...]
     program: Path | None
     is_configured: bool
+    lacks: tuple[str, ...] = ()
+
+
+def known_talkers(configured: Mapping[str, HarnessSettings]) -> tuple[str, ...]:
+    """Return the names of all that can be talked to, known ones first."""
+    return tuple(dict.fromkeys((*KNOWN, SCRIPTED, *configured)))
 
 
 def talkers(configured: Mapping[str, HarnessSettings], *, state: Path, search_path: str | None) -> list[Talker]:
@@ -62,12 +101,11 @@ def talkers(configured: Mapping[str, HarnessSettings], *, state: Path, search_pa
     search_path
         The PATH of the agents' environment.
     """
-    commands = {**KNOWN_COMMANDS, SCRIPTED: _scripted_command(state)}
-    commands |= {name: settings.command for name, settings in configured.items()}
-    return [
-        Talker(name, command, _program(command[0], search_path), name in configured)
-        for name, command in commands.items()
-    ]
+    found = []
+    for name in known_talkers(configured):
+        command, lacks = _command(name, configured, state), _lacks(name, configured)
+        found.append(Talker(name, command, _program(command[0], search_path), name in configured, lacks))
+    return found
 
 
 def talker(name: str, configured: Mapping[str, HarnessSettings], *, state: Path) -> ConversationHarness:
@@ -78,28 +116,45 @@ def talker(name: str, configured: Mapping[str, HarnessSettings], *, state: Path)
     UnknownHarness
         If there is none; the hint lists those there are.
     """
-    settings = configured.get(name)
-    if settings is not None:
-        return AcpHarness(name, settings.command, settings.env, settings.capabilities)
-    if name == SCRIPTED:
-        return AcpHarness(
-            name, _scripted_command(state), allowed=frozenset({"resume", "load", "fs", "terminal", "mcp"})
-        )
-    command = KNOWN_COMMANDS.get(name)
-    if command is None:
-        known = sorted({*KNOWN_COMMANDS, SCRIPTED, *configured})
-        close = difflib.get_close_matches(name, known, n=1)
+    names = known_talkers(configured)
+    if name not in names:
+        close = difflib.get_close_matches(name, names, n=1)
         meant = f" Did you mean {close[0]!r}?" if close else ""
         raise UnknownHarness(
             f"There is no harness {name[:80]!r} to talk to.{meant}",
-            hint=f"Known: {', '.join(known)}. Others: [harness.NAME] in config.toml.",
-            details={"harness": name[:200], "known": known},
+            hint=f"Known: {', '.join(sorted(names))}. Others: [harness.NAME] in config.toml.",
+            details={"harness": name[:200], "known": sorted(names)},
         )
-    return AcpHarness(name, command)
+    command, settings, known = _command(name, configured, state), configured.get(name), KNOWN.get(name)
+    additions = dict(known.as_root) if known is not None and os.geteuid() == 0 else {}
+    if settings is not None:
+        additions |= settings.env
+    if known is not None and known.speaks == "pi":
+        return PiHarness(name, command, additions)
+    if name == SCRIPTED and settings is None:
+        allowed: frozenset[str] | None = frozenset(HARNESS_CAPABILITIES)
+    else:
+        allowed = None if settings is None else settings.capabilities
+    return AcpHarness(name, command, additions, allowed, reads_itself=known is not None and known.reads_itself)
 
 
-def _scripted_command(state: Path) -> tuple[str, ...]:
-    return (sys.executable, "-m", "bridge.adapters.scripted", "--state", str(state / SCRIPTED))
+def _command(name: str, configured: Mapping[str, HarnessSettings], state: Path) -> tuple[str, ...]:
+    settings = configured.get(name)
+    if settings is not None:
+        return settings.command
+    if name == SCRIPTED:
+        return (sys.executable, "-m", "bridge.adapters.scripted", "--state", str(state / SCRIPTED))
+    return KNOWN[name].command
+
+
+def _lacks(name: str, configured: Mapping[str, HarnessSettings]) -> tuple[str, ...]:
+    settings, known = configured.get(name), KNOWN.get(name)
+    lacks: set[str] = set() if known is None else set(known.lacks)
+    if settings is not None and settings.capabilities is not None:
+        lacks |= set(HARNESS_CAPABILITIES) - settings.capabilities
+    elif name != SCRIPTED:
+        lacks.add("terminal")  # offered only where the configuration asks for it
+    return tuple(sorted(lacks))
 
 
 def _program(program: str, search_path: str | None) -> Path | None:

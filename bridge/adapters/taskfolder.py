@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -75,7 +76,7 @@ def prepare(task: TaskRequest) -> TaskFolder:
         folder.evidence.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A result left by an earlier run of the same attempt would be taken for this one's.
         folder.result.unlink(missing_ok=True)
-        paths = [folder.evidence / _file_name(number, item) for number, item in enumerate(task.evidence, start=1)]
+        paths = evidence_paths(folder, task.evidence)
         for path, item in zip(paths, task.evidence, strict=True):
             _replace(path, item.payload)
         _replace(folder.request, request_bytes(task, folder, paths))
@@ -85,6 +86,11 @@ def prepare(task: TaskRequest) -> TaskFolder:
             details={"path": str(folder.path)},
         ) from error
     return folder
+
+
+def evidence_paths(folder: TaskFolder, evidence: Sequence[Evidence]) -> list[Path]:
+    """Return the files in which evidence stands, in its order."""
+    return [folder.evidence / _file_name(number, item) for number, item in enumerate(evidence, start=1)]
 
 
 def request_bytes(task: TaskRequest, folder: TaskFolder, evidence_paths: list[Path]) -> bytes:

@@ -10,225 +10,40 @@ wait, so that nothing waits for a turn it can never have:
 2. role: known to the limits, or unknown roles are allowed
 3. write mode: one that the role may have
 4. owned paths: inside the repository, no patterns
-5. network, 6. tools: only what the limits allow
+5. harness, network, 6. tools: only what the limits allow
 7. retries: number of attempts, and failures after which there is none
 8. needs: none of them has failed
 9. budgets: workers, units, tokens, wall time
 10. worktrees: room for one more
 11. needs: all of them have succeeded (else wait, as for all that follows)
-12. concurrency
-13. shared writers: one to a checkout
-14. owned paths: no running writer's claim overlaps
+12. quota: the credential is not paused
+13. concurrency: of the orchestrator, of the role, of the workspace, of the harness
+14. shared writers: one to a checkout
+15. owned paths: no running writer's claim overlaps
+
+What waits for a free place longer than ``max_queue_seconds`` is refused then. Waiting for a need or for a quota has no
+such limit: the first has an end of its own, and nothing that Bridge could start instead would help with the second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any
+from dataclasses import replace
 
 from bridge.agents.errors import InvalidOwnedPath
 from bridge.agents.ownership import first_overlap, normalise
-
-#: Depth of an orchestrator; a worker's is one more than its parent's.
-ORCHESTRATOR_DEPTH = 0
-#: Deepest worker: an orchestrator's workers do not delegate further.
-DEFAULT_MAX_DEPTH = 1
-#: Workers that run at once.
-DEFAULT_MAX_RUNNING = 4
-#: Workers that one orchestrator may start in all.
-DEFAULT_MAX_WORKERS = 64
-#: Attempts at one delegation.
-DEFAULT_MAX_ATTEMPTS = 2
-#: Worktrees of workers that may exist at once, kept ones included.
-DEFAULT_MAX_WORKTREES = 100
-
-
-class WriteMode(StrEnum):
-    """What a worker may do to files."""
-
-    #: Change nothing.
-    READ_ONLY = "read_only"
-    #: Change files in its parent's own checkout.
-    SHARED = "shared"
-    #: Change files in a worktree of its own, to be adopted later.
-    ISOLATED = "isolated"
-
-
-class Verdict(StrEnum):
-    """What becomes of a request."""
-
-    APPROVED = "approved"
-    REJECTED = "rejected"
-    #: It may run later, when what blocks it has passed.
-    QUEUED = "queued"
-
-
-class Reason(StrEnum):
-    """Why; a program's word, stable."""
-
-    APPROVED = "approved"
-    DEPTH_EXCEEDED = "depth_exceeded"
-    ROLE_UNKNOWN = "role_unknown"
-    WRITE_MODE_NOT_ALLOWED = "write_mode_not_allowed"
-    OWNED_PATH_INVALID = "owned_path_invalid"
-    NETWORK_NOT_ALLOWED = "network_not_allowed"
-    TOOL_NOT_ALLOWED = "tool_not_allowed"
-    RETRIES_EXHAUSTED = "retries_exhausted"
-    FAILURE_IS_FINAL = "failure_is_final"
-    NEED_FAILED = "need_failed"
-    WORKER_BUDGET_EXHAUSTED = "worker_budget_exhausted"
-    UNIT_BUDGET_EXHAUSTED = "unit_budget_exhausted"
-    TOKEN_BUDGET_EXHAUSTED = "token_budget_exhausted"  # noqa: S105 - a token of a language model
-    WALL_TIME_BUDGET_EXHAUSTED = "wall_time_budget_exhausted"
-    WORKTREES_EXHAUSTED = "worktrees_exhausted"
-    NEED_UNFINISHED = "need_unfinished"
-    CONCURRENCY_REACHED = "concurrency_reached"
-    SHARED_CHECKOUT_BUSY = "shared_checkout_busy"
-    OWNED_PATHS_BUSY = "owned_paths_busy"
-
-
-@dataclass(frozen=True, slots=True)
-class DelegationRequest:
-    """What is asked for.
-
-    Parameters
-    ----------
-    delegation_id
-        Whose start is decided; also what ``needs`` of others refer to.
-    role
-        Free word; the limits may tie rules to it.
-    write_mode
-        See :class:`WriteMode`.
-    parent_depth
-        Depth of who delegates, :data:`ORCHESTRATOR_DEPTH` for an orchestrator.
-    checkout
-        Identity of the parent's checkout, which a shared writer writes into.
-    owned_paths
-        Claimed prefixes; none is no claim, and overlaps nothing.
-    needs
-        Delegations that must have succeeded first.
-    network
-        Whether it asks for network access.
-    tools
-        Tools it asks for by name.
-    units
-        Capability units it costs.
-    tokens
-        Tokens it may use at most; they count as used from the start.
-    timeout_seconds
-        Its time limit, which counts as used from the start; None: no limit.
-    attempt
-        From 1.
-    previous_failure
-        Failure class of the attempt before this one.
-    """
-
-    delegation_id: str
-    role: str
-    write_mode: WriteMode
-    parent_depth: int = ORCHESTRATOR_DEPTH
-    checkout: str = ""
-    owned_paths: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    network: bool = False
-    tools: tuple[str, ...] = ()
-    units: int = 1
-    tokens: int = 0
-    timeout_seconds: float | None = None
-    attempt: int = 1
-    previous_failure: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunningWorker:
-    """A worker that runs now, as far as it can stand in another's way."""
-
-    delegation_id: str
-    write_mode: WriteMode
-    checkout: str = ""
-    owned_paths: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyFacts:
-    """What is the case for the orchestrator at the moment of the decision.
-
-    What running workers may still use counts as used: ``units_used``, ``tokens_used`` and ``wall_seconds_used``
-    include their reservations.
-    """
-
-    running: tuple[RunningWorker, ...] = ()
-    succeeded: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
-    workers_started: int = 0
-    units_used: int = 0
-    tokens_used: int = 0
-    wall_seconds_used: float = 0.0
-    worktrees: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RoleRule:
-    """The write modes that workers of a role may have."""
-
-    role: str
-    write_modes: tuple[WriteMode, ...]
-
-
-#: Those who look into things do not write into their parent's checkout; in a worktree of their own they may.
-DEFAULT_ROLE_RULES = (
-    RoleRule("research", (WriteMode.READ_ONLY, WriteMode.ISOLATED)),
-    RoleRule("planning", (WriteMode.READ_ONLY, WriteMode.ISOLATED)),
-    RoleRule("verification", (WriteMode.READ_ONLY, WriteMode.ISOLATED)),
-    RoleRule("implementation", tuple(WriteMode)),
-    RoleRule("documentation", tuple(WriteMode)),
+from bridge.agents.policy_model import (
+    Considered,
+    Decision,
+    DelegationRequest,
+    PolicyFacts,
+    PolicyLimits,
+    Reason,
+    RoleRule,
+    RunningWorker,
+    Verdict,
+    WriteMode,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyLimits:
-    """What may be. None as a limit: there is none.
-
-    ``allowed_tools`` None allows every tool; an empty tuple allows none. ``final_failures`` are failure classes after
-    which a delegation is not tried again.
-    """
-
-    max_depth: int = DEFAULT_MAX_DEPTH
-    max_running: int = DEFAULT_MAX_RUNNING
-    max_workers: int = DEFAULT_MAX_WORKERS
-    max_attempts: int = DEFAULT_MAX_ATTEMPTS
-    max_worktrees: int = DEFAULT_MAX_WORKTREES
-    max_units: int | None = None
-    max_tokens: int | None = None
-    max_wall_seconds: float | None = None
-    is_network_allowed: bool = True
-    allowed_tools: tuple[str, ...] | None = None
-    role_rules: tuple[RoleRule, ...] = DEFAULT_ROLE_RULES
-    are_unknown_roles_allowed: bool = True
-    final_failures: tuple[str, ...] = ("cancelled",)
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What was decided, the program's word for why, and a sentence for people."""
-
-    outcome: Verdict
-    reason: Reason
-    explanation: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {"outcome": str(self.outcome), "reason": str(self.reason), "explanation": self.explanation}
-
-
-@dataclass(frozen=True, slots=True)
-class Considered:
-    """One request of a queue, the facts as they were when its turn came, and the decision."""
-
-    request: DelegationRequest
-    facts: PolicyFacts
-    decision: Decision
 
 
 def decide(request: DelegationRequest, facts: PolicyFacts, limits: PolicyLimits) -> Decision:
@@ -236,7 +51,7 @@ def decide(request: DelegationRequest, facts: PolicyFacts, limits: PolicyLimits)
     for check in CHECKS:
         decision = check(request, facts, limits)
         if decision is not None:
-            return decision
+            return _or_timed_out(decision, request, limits)
     return Decision(Verdict.APPROVED, Reason.APPROVED, "Nothing stands against it.")
 
 
@@ -259,9 +74,23 @@ def select_runnable(
     return tuple(considered)
 
 
+def running_worker(request: DelegationRequest, *, is_paused: bool = False) -> RunningWorker:
+    """Return what a request is once it runs."""
+    return RunningWorker(
+        delegation_id=request.delegation_id,
+        write_mode=request.write_mode,
+        checkout=request.checkout,
+        owned_paths=request.owned_paths,
+        role=request.role,
+        harness=request.harness,
+        workspace=request.workspace,
+        is_paused=is_paused,
+    )
+
+
 def with_started(facts: PolicyFacts, request: DelegationRequest) -> PolicyFacts:
     """Return the facts after a request was started: it runs, and what it may use counts as used."""
-    worker = RunningWorker(request.delegation_id, request.write_mode, request.checkout, request.owned_paths)
+    worker = running_worker(request)
     return replace(
         facts,
         running=(*facts.running, worker),
@@ -270,6 +99,43 @@ def with_started(facts: PolicyFacts, request: DelegationRequest) -> PolicyFacts:
         tokens_used=facts.tokens_used + request.tokens,
         wall_seconds_used=facts.wall_seconds_used + (request.timeout_seconds or 0.0),
         worktrees=facts.worktrees + (request.write_mode is not WriteMode.SHARED),
+    )
+
+
+def is_tried_again(limits: PolicyLimits, failures: Sequence[str]) -> bool:
+    """Tell whether a delegation is tried again by itself after the last of its failures. Pure.
+
+    Parameters
+    ----------
+    failures
+        The failure classes of its attempts so far, in order.
+    """
+    last = failures[-1]
+    if last in limits.final_failures:
+        return False
+    rule = next((rule for rule in limits.retry_rules if rule.failure == last), None)
+    return rule is not None and sum(failure == last for failure in failures) <= rule.times
+
+
+#: Reasons to wait that pass by themselves at a known end.
+_ENDLESS = frozenset({Reason.NEED_UNFINISHED, Reason.QUOTA_PAUSED})
+
+
+def is_limited(reason: Reason) -> bool:
+    """Tell whether ``max_queue_seconds`` counts while something waits for this reason."""
+    return reason not in _ENDLESS
+
+
+def _or_timed_out(decision: Decision, request: DelegationRequest, limits: PolicyLimits) -> Decision:
+    """Return the decision, or a refusal if waiting on has lasted too long."""
+    most = limits.max_queue_seconds
+    if decision.outcome is not Verdict.QUEUED or most is None or not is_limited(decision.reason):
+        return decision
+    if request.waited_seconds < most:
+        return decision
+    return _reject(
+        Reason.QUEUE_TIMED_OUT,
+        f"It waited {request.waited_seconds:g} of at most {most:g} seconds. {decision.explanation}",
     )
 
 
@@ -323,9 +189,21 @@ def _check_owned_paths(request: DelegationRequest, _facts: PolicyFacts, _limits:
 
 
 def _check_network(request: DelegationRequest, _facts: PolicyFacts, limits: PolicyLimits) -> Decision | None:
-    if not request.network or limits.is_network_allowed:
+    rule = _rule_for(request, limits)
+    is_allowed = limits.is_network_allowed
+    if rule is not None and rule.is_network_allowed is not None:
+        is_allowed = is_allowed and rule.is_network_allowed
+    if not request.network or is_allowed:
         return None
     return _reject(Reason.NETWORK_NOT_ALLOWED, "It asks for the network, which is not allowed.")
+
+
+def _check_harness(request: DelegationRequest, _facts: PolicyFacts, limits: PolicyLimits) -> Decision | None:
+    allowed = limits.allowed_harnesses
+    if allowed is None or request.harness in allowed:
+        return None
+    known = ", ".join(allowed) or "none"
+    return _reject(Reason.HARNESS_NOT_ALLOWED, f"The harness {request.harness!r} is none of those allowed: {known}.")
 
 
 def _check_tools(request: DelegationRequest, _facts: PolicyFacts, limits: PolicyLimits) -> Decision | None:
@@ -403,12 +281,41 @@ def _check_open_needs(request: DelegationRequest, facts: PolicyFacts, _limits: P
     return _wait(Reason.NEED_UNFINISHED, f"It waits for the result of {', '.join(unfinished)}.")
 
 
-def _check_concurrency(_request: DelegationRequest, facts: PolicyFacts, limits: PolicyLimits) -> Decision | None:
-    if len(facts.running) < limits.max_running:
-        return None
-    return _wait(
-        Reason.CONCURRENCY_REACHED, f"{len(facts.running)} workers run, at most {limits.max_running} may at once."
-    )
+def _check_quota(request: DelegationRequest, facts: PolicyFacts, _limits: PolicyLimits) -> Decision | None:
+    for pause in facts.paused:
+        if pause.credential == request.credential:
+            return _wait(
+                Reason.QUOTA_PAUSED, f"The quota of {pause.credential} is used up; it is paused until {pause.until}."
+            )
+    return None
+
+
+def _check_concurrency(request: DelegationRequest, facts: PolicyFacts, limits: PolicyLimits) -> Decision | None:
+    ours = [worker for worker in facts.running if not worker.is_paused]
+    if len(ours) >= limits.max_running:
+        return _wait(Reason.CONCURRENCY_REACHED, f"{len(ours)} workers run, at most {limits.max_running} may at once.")
+    rule = _rule_for(request, limits)
+    of_role = sum(worker.role == request.role for worker in ours)
+    if rule is not None and rule.max_running is not None and of_role >= rule.max_running:
+        return _wait(
+            Reason.ROLE_CONCURRENCY_REACHED,
+            f"{of_role} workers of role {request.role!r} run, at most {rule.max_running} may at once.",
+        )
+    everywhere = [*ours, *(worker for worker in facts.elsewhere if not worker.is_paused)]
+    here = sum(worker.workspace == request.workspace for worker in everywhere)
+    if limits.max_running_in_workspace is not None and here >= limits.max_running_in_workspace:
+        return _wait(
+            Reason.WORKSPACE_CONCURRENCY_REACHED,
+            f"{here} workers of this workspace run, at most {limits.max_running_in_workspace} may at once.",
+        )
+    most = next((rule.max_running for rule in limits.harness_rules if rule.harness == request.harness), None)
+    through = sum(worker.harness == request.harness for worker in everywhere)
+    if most is not None and through >= most:
+        return _wait(
+            Reason.HARNESS_CONCURRENCY_REACHED,
+            f"{through} workers run through {request.harness!r}, at most {most} may at once.",
+        )
+    return None
 
 
 def _check_shared_writers(request: DelegationRequest, facts: PolicyFacts, _limits: PolicyLimits) -> Decision | None:
@@ -448,6 +355,7 @@ CHECKS: tuple[_Check, ...] = (
     _check_role,
     _check_write_mode,
     _check_owned_paths,
+    _check_harness,
     _check_network,
     _check_tools,
     _check_retries,
@@ -455,6 +363,7 @@ CHECKS: tuple[_Check, ...] = (
     _check_budgets,
     _check_worktrees,
     _check_open_needs,
+    _check_quota,
     _check_concurrency,
     _check_shared_writers,
     _check_overlap,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 from bridge.agents.errors import InvalidPolicyInput
-from bridge.agents.policy import (
+from bridge.agents.policy import decide
+from bridge.agents.policy_model import (
     Decision,
     DelegationRequest,
+    HarnessRule,
     PolicyFacts,
     PolicyLimits,
+    QuotaPause,
+    RetryRule,
     RoleRule,
     RunningWorker,
     WriteMode,
-    decide,
 )
 from bridge.foundation.canonical import canonical_text, parse_json
 from bridge.foundation.errors import NotCanonical
@@ -26,8 +31,10 @@ _T = TypeVar("_T")
 class PolicyInput:
     """Everything a decision depends on."""
 
-    #: Version of the stored form and of the rules; a changed rule changes it.
-    VERSION: ClassVar[int] = 1
+    #: Version of the stored form and of the rules; a changed rule changes it. Version 2 added fields, whose defaults
+    #: decide as version 1 did.
+    VERSION: ClassVar[int] = 2
+    READABLE: ClassVar[tuple[int, ...]] = (1, 2)
 
     request: DelegationRequest
     facts: PolicyFacts
@@ -52,19 +59,21 @@ class PolicyInput:
         Raises
         ------
         InvalidPolicyInput
-            If it is not JSON, of another version, or does not have exactly the fields of this one.
+            If it is not JSON, of a version that is not readable, or does not have exactly the fields of its version.
         """
         try:
             stored = parse_json(text)
-            if stored["version"] != cls.VERSION:
+            version = stored["version"]
+            if version not in cls.READABLE:
+                readable = " and ".join(map(str, cls.READABLE))
                 raise InvalidPolicyInput(
-                    f"The policy input has version {stored['version']!r}; this Bridge replays {cls.VERSION}.",
-                    details={"found": stored["version"], "supported": cls.VERSION},
+                    f"The policy input has version {version!r}; this Bridge replays {readable}.",
+                    details={"found": version, "supported": list(cls.READABLE)},
                 )
             return cls(
-                request=_build(DelegationRequest, stored["request"]),
-                facts=_build(PolicyFacts, stored["facts"]),
-                limits=_build(PolicyLimits, stored["limits"]),
+                request=_build(DelegationRequest, stored["request"], version),
+                facts=_build(PolicyFacts, stored["facts"], version),
+                limits=_build(PolicyLimits, stored["limits"], version),
             )
         except (NotCanonical, KeyError, TypeError, ValueError) as error:
             raise InvalidPolicyInput(f"The policy input cannot be read: {error}.") from error
@@ -78,22 +87,49 @@ def replay(text: str) -> Decision:
     return PolicyInput.from_text(text).decide()
 
 
-def _build(cls: type[_T], stored: dict[str, Any]) -> _T:
+#: Fields that version 2 added.
+_ADDED: Mapping[type, frozenset[str]] = MappingProxyType(
+    {
+        DelegationRequest: frozenset({"harness", "workspace", "credential", "waited_seconds"}),
+        RunningWorker: frozenset({"role", "harness", "workspace", "is_paused"}),
+        PolicyFacts: frozenset({"elsewhere", "paused"}),
+        RoleRule: frozenset({"max_running", "is_network_allowed"}),
+        PolicyLimits: frozenset(
+            {"max_running_in_workspace", "max_queue_seconds", "allowed_harnesses", "harness_rules", "retry_rules"}
+        ),
+    }
+)
+
+
+def _build(cls: type[_T], stored: dict[str, Any], version: int) -> _T:
     names = {field.name for field in fields(cls)}  # type: ignore[arg-type] # every class here is a dataclass
+    if version < 2:
+        names -= _ADDED.get(cls, frozenset())
     if set(stored) != names:
         raise ValueError(f"{cls.__name__} has other fields: {', '.join(sorted(names ^ set(stored)))}")
-    return cls(**{name: _value(name, value) for name, value in stored.items()})
+    return cls(**{name: _value(name, value, version) for name, value in stored.items()})
 
 
-def _value(name: str, value: Any) -> Any:
+#: Fields that hold values of a class each.
+_NESTED: Mapping[str, type] = MappingProxyType(
+    {
+        "running": RunningWorker,
+        "elsewhere": RunningWorker,
+        "paused": QuotaPause,
+        "role_rules": RoleRule,
+        "harness_rules": HarnessRule,
+        "retry_rules": RetryRule,
+    }
+)
+
+
+def _value(name: str, value: Any, version: int) -> Any:
     match name:
         case "write_mode":
             return WriteMode(value)
         case "write_modes":
             return tuple(WriteMode(item) for item in value)
-        case "running":
-            return tuple(_build(RunningWorker, item) for item in value)
-        case "role_rules":
-            return tuple(_build(RoleRule, item) for item in value)
+        case _ if name in _NESTED:
+            return tuple(_build(_NESTED[name], item, version) for item in value)
         case _:
             return tuple(value) if isinstance(value, list) else value

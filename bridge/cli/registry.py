@@ -47,9 +47,12 @@ class GroupSpec:
 RESIDENT = frozenset(
     {
         "append",
+        "approvals",
+        "approve",
         "back",
         "branches",
         "context",
+        "deny",
         "diff",
         "find",
         "fork",
@@ -67,9 +70,12 @@ RESIDENT = frozenset(
         "session show",
         "show",
         "status",
+        "task diff",
         "task list",
         "task log",
         "task path",
+        "task resume",
+        "task send",
         "task show",
         "tree",
         "wake",
@@ -111,6 +117,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("diff", "Show which paths differ between an entry's stamp and now", "diff:diff"),
     CommandSpec("files", "Put the files behind an entry's stamp into a new worktree", "files:files"),
     CommandSpec("chat", "Talk to an agent", "chat:chat"),
+    CommandSpec("delegate", "Delegate one task to a worker in a worktree of its own", "delegate:delegate"),
     CommandSpec("run", "Run the workers of a plan file, each in a worktree of its own", "run:run"),
     GroupSpec(
         "task",
@@ -118,8 +125,20 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         (
             CommandSpec("list", "List tasks, oldest first", "task:list_"),
             CommandSpec("show", "Show a task with its request, decision, attempts and result", "task:show"),
-            CommandSpec("log", "Print what a task's worker printed, and the result as it handed it in", "task:log"),
+            CommandSpec(
+                "log",
+                "Print what a task's worker said, did and printed, and the result as it handed it in",
+                "steer:log",
+            ),
+            CommandSpec(
+                "diff",
+                "Show what a task's worker changed since it started, uncommitted work included",
+                "steer:diff",
+            ),
             CommandSpec("path", "Print the path of a task's worktree", "task:path"),
+            CommandSpec("send", "Say something to a running worker, without ending its turn", "steer:send"),
+            CommandSpec("retry", "Have an ended task tried again, with what was wrong", "delegate:retry"),
+            CommandSpec("resume", "Go on with a paused credential before its quota resets", "steer:resume"),
             CommandSpec("cancel", "Ask for the end of a task; its worker gets a moment to stop", "task:cancel"),
             CommandSpec("adopt", "Merge a task's commits into the branch that is checked out", "task:adopt"),
             CommandSpec(
@@ -127,6 +146,22 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
                 "Give up a task's changes and its worktree; they stay under a ref of Bridge's own",
                 "task:discard",
             ),
+        ),
+    ),
+    CommandSpec("approvals", "List what workers want allowed", "steer:approvals"),
+    CommandSpec("approve", "Allow what a worker wants", "steer:approve"),
+    CommandSpec("deny", "Deny what a worker wants", "steer:deny"),
+    GroupSpec(
+        "hooks",
+        "Record the conversations with coding agents that you start yourself",
+        (
+            CommandSpec("install", "Write Bridge's hooks into a coding agent's settings", "hooks:install"),
+            CommandSpec(
+                "status",
+                "Say of each coding agent whether its hooks are installed, trusted, and record",
+                "hooks:status",
+            ),
+            CommandSpec("uninstall", "Take Bridge's hooks out of a coding agent's settings", "hooks:uninstall"),
         ),
     ),
     CommandSpec("result", "Print a worker's result, checked as evidence is", "result:result"),

@@ -37,8 +37,8 @@ _NAMES = frozenset(
     | {"XDG_STATE_HOME"}
 )
 _PREFIXES = ("BRIDGE_", "GIT_")
-#: Words with which a command line asks for something else than the command's work.
-_SPECIAL = frozenset({"--help", "-h", "--version", "--verbose"})
+#: Words with which a command line asks for something else than the command's work, or for work that lasts.
+_SPECIAL = frozenset({"--help", "-h", "--version", "--verbose", "--follow", "-f"})
 #: Errors with which a controller leaves a command line to its client.
 _NOT_BEGUN = frozenset({"command_not_taken", "invalid_params", "invalid_request", "method_not_found"})
 #: Seconds that a controller may take to greet back.

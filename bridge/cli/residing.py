@@ -19,6 +19,7 @@ from bridge.cli.composition import tell_listener
 from bridge.cli.context import Cli
 from bridge.cli.line import preload
 from bridge.cli.resident import ResidentCommands
+from bridge.control.capture.places import note_places
 from bridge.control.controller import Controller
 from bridge.control.delegations.recovery import recover
 from bridge.control.resident import begin_resident, end_resident
@@ -27,6 +28,8 @@ from bridge.foundation.config import CONFIG_FILE, Settings
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.logs import get_logger, make_ready
 from bridge.git.digestcache import DigestCache
+from bridge.hooks.placing import is_placed, place_client
+from bridge.rpc.capture import door as hooks
 from bridge.rpc.mcp.door import ROLE, AgentDoor, prepare
 from bridge.rpc.resident.builds import build_id
 from bridge.rpc.resident.endpoint import Endpoint
@@ -103,13 +106,14 @@ def reside(
         listener = hold.listen(cli.environment)
         hold.announce({"build": build, "started_at": controller.now()})
         use = Use()
+        hook_door = hooks.HookDoor(controller)
         server = Server(
             residency,
             hold,
             idle_seconds=idle_seconds,
-            doors={ROLE: AgentDoor(controller)},
+            doors={ROLE: AgentDoor(controller), hooks.ROLE: hook_door},
             is_outdated=freshness.is_outdated,
-            end_work=partial(end_resident, controller),
+            end_work=partial(_end_work, controller, hook_door),
             is_used_elsewhere=lambda: use.is_lasting,
         )
         use.touch = server.touch
@@ -118,6 +122,7 @@ def reside(
         def begin() -> None:
             ready()
             helper.submit(_catch_up, controller)
+            helper.submit(_take_hooks, cli, controller, hook_door)
             helper.submit(prepare, controller)
             begin_resident(controller)
 
@@ -132,6 +137,23 @@ def reside(
         is_clean = not server.is_at_work
     _log.info("the controller ended", action="controller_ended", why=str(why), pid=os.getpid())
     return why, is_clean
+
+
+async def _end_work(controller: Controller, hook_door: hooks.HookDoor) -> None:
+    await hook_door.close()
+    await end_resident(controller)
+
+
+def _take_hooks(cli: Cli, controller: Controller, hook_door: hooks.HookDoor) -> None:
+    """Bring what the hook client goes by up to date and take in what it kept, where hooks were ever installed."""
+    if not is_placed(controller.settings):
+        return
+    try:
+        place_client(controller.settings, cli.environment)
+        note_places(controller)
+        hook_door.spool.take_in()
+    except (BridgeError, OSError):
+        _log.exception("hooks could not be looked after", action="hooks_failed")
 
 
 def _controller(cli: Cli, stack: ExitStack) -> Controller:

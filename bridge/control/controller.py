@@ -7,21 +7,28 @@ import platform
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
 import bridge
 from bridge.control.contents.keeping import Keeper
 from bridge.control.delegations import store as rows
+from bridge.control.delegations.lost import LEASE_SECONDS, RENEWAL_SECONDS
 from bridge.control.notices import Tell, log_notice
 from bridge.control.observing import Observer
 from bridge.control.recording import Recorder
 from bridge.foundation.clock import Clock, format_timestamp
 from bridge.foundation.config import Settings
+from bridge.foundation.errors import BridgeError
+from bridge.foundation.logs import get_logger
 from bridge.git.digestcache import DigestCache, FileDigestCache
 from bridge.process.identity import identity_of
+from bridge.process.machine import machine_identity
 from bridge.storage.clients import Visit
 from bridge.storage.store import Store
+
+_log = get_logger(__name__)
 
 
 class Controller:
@@ -72,6 +79,8 @@ class Controller:
         self.keeper = Keeper(self.store, settings, clock, tell)
         self._id: str | None = None
         self._registering = threading.Lock()
+        self._closing = threading.Event()
+        self._heart: threading.Thread | None = None
 
     @property
     def id(self) -> str | None:
@@ -93,21 +102,47 @@ class Controller:
                 if identity is None:
                     raise RuntimeError("this process cannot be seen in the process table")
                 controller_id = f"c{secrets.token_hex(6)}"
+                expires_at = self.lease_end()
                 self.store.write(
                     lambda tx: rows.add_controller(
                         tx.connection,
                         controller_id,
                         identity,
                         host=platform.node(),
+                        machine=machine_identity(),
                         build=bridge.__version__,
                         started_at=started_at,
+                        lease_expires_at=expires_at,
                     )
                 )
                 self._id = controller_id
+                self._heart = threading.Thread(target=self._beat, args=(controller_id,), name="leases", daemon=True)
+                self._heart.start()
             return self._id
+
+    def lease_end(self) -> str:
+        """Return until when a lease runs that is renewed now."""
+        return format_timestamp(self.clock.now() + timedelta(seconds=LEASE_SECONDS))
+
+    def renew_leases(self) -> None:
+        """Say that this process is there and watches over its workers. Blocking."""
+        controller_id, expires_at = self._id, self.lease_end()
+        if controller_id is not None:
+            self.store.write(lambda tx: rows.renew_leases(tx.connection, controller_id, expires_at))
+
+    def _beat(self, controller_id: str) -> None:
+        while not self._closing.wait(RENEWAL_SECONDS):
+            try:
+                self.renew_leases()
+            except BridgeError as error:
+                # A lease outlasts some renewals that did not come off; the next one may.
+                _log.warning("a lease was not renewed", action="lease", controller_id=controller_id, code=error.code)
 
     def close(self) -> None:
         """Record an orderly end, if this process was recorded, and close the store. Safe to call twice."""
+        self._closing.set()
+        if self._heart is not None:
+            self._heart.join()
         controller_id, self._id = self._id, None
         if controller_id is not None:
             ended_at = self.now()

@@ -122,6 +122,14 @@ class TaskAlreadyEnded(BridgeError):
     default_hint = "See how it ended: bridge task show TASK"
 
 
+class TransitionRefused(TaskAlreadyEnded):
+    """Raised when a task is to go to a state that the one it is in does not lead to; somebody else was quicker."""
+
+    code = "transition_refused"
+    summary = "A task's state does not lead to the one asked for; somebody else has moved it on."
+    default_hint = "Look where it stands: bridge task show TASK"
+
+
 class NothingToAdopt(BridgeError):
     """Raised when a task has no commits that could be adopted, or no longer."""
 
@@ -321,3 +329,85 @@ class ResultAlreadySubmitted(AgentRefused):
     code = "result_already_submitted"
     summary = "The attempt has its result, or no try is left; what was handed in now was not recorded."
     default_hint = "End the work: nothing more is expected."
+
+
+class SteeringRefused(BridgeError):
+    """Base of what a running or ended worker cannot be steered to; the classes share its exit status."""
+
+    exit_status = 204
+
+
+class QuotaNotPaused(SteeringRefused):
+    """Raised when the pause of a credential is to be lifted that has none."""
+
+    code = "quota_not_paused"
+    summary = "No pause holds for the credential; nothing was changed."
+    default_hint = "See what is paused: bridge task list"
+
+
+class ApprovalNotFound(SteeringRefused):
+    """Raised when a reference names no request for approval."""
+
+    code = "approval_not_found"
+    summary = "A reference names no request for approval."
+    default_hint = "List them with: bridge approvals"
+
+
+class ApprovalNotPending(SteeringRefused):
+    """Raised when a request for approval is answered that is not open any more; ``details["status"]`` says why."""
+
+    code = "approval_not_pending"
+    summary = "The request was answered already, timed out, or lapsed with its worker; nothing was changed."
+    default_hint = "See what is open: bridge approvals"
+
+
+class HarnessTakesNoMessages(SteeringRefused):
+    """Raised when something is to be said to a worker whose harness cannot be told anything while it works."""
+
+    code = "harness_takes_no_messages"
+    summary = "The worker's harness cannot be told anything while it works; nothing was sent."
+    default_hint = "Cancel it and try again with what it should know: bridge task retry TASK --feedback TEXT"
+
+
+class TaskNotRunning(SteeringRefused):
+    """Raised when something is said to a worker that has not been started."""
+
+    code = "task_not_running"
+    summary = "The task's worker has not been started, so that there is nobody to tell; nothing was sent."
+    default_hint = "Wait for its start: bridge task list --open"
+
+
+class NothingDecided(SteeringRefused):
+    """Raised when a decision is to be replayed that was never made: the task waits, or ended before its turn."""
+
+    code = "nothing_decided"
+    summary = "Policy has not decided about the task, so there is nothing to replay."
+    default_hint = "See where it stands: bridge task show TASK"
+
+
+class RetryRefused(SteeringRefused):
+    """Raised when a task cannot be tried again the way that was asked for; ``details["reason"]`` says which."""
+
+    code = "retry_refused"
+    summary = "The task cannot be tried again in this way; nothing was started."
+    default_hint = "Look at it first: bridge task show TASK"
+
+
+class RetryConflict(SteeringRefused):
+    """Raised when what a worker did does not merge onto the commit that the next try is to start from."""
+
+    code = "retry_conflict"
+    summary = (
+        "The work of the task conflicts with the commit to start from; details list the paths. Nothing was started."
+    )
+    default_hint = "Try again in the same worktree, without --onto, or adopt what there is and delegate anew."
+
+
+class ControllerNeeded(SteeringRefused):
+    """Raised when a worker is to go on after its command, and no resident controller can be had."""
+
+    code = "controller_needed"
+    summary = (
+        "A worker that outlives the command needs a resident controller, and none can be had; nothing was started."
+    )
+    default_hint = 'Let it be started (bridge serve, or controller = "start"), or wait for the worker.'

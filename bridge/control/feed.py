@@ -28,7 +28,7 @@ from bridge.control.errors import EventCursorUnknown
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.logs import get_logger
 from bridge.integrity import store as events
-from bridge.integrity.chain import ENTRY_APPENDED
+from bridge.integrity.events import ENTRY_APPENDED
 from bridge.integrity.store import PlacedEvent
 from bridge.storage.errors import StoreClosed
 from bridge.storage.store import Store

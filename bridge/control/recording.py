@@ -18,6 +18,7 @@ from bridge.control.appending import LoopQueue
 from bridge.conversations import forest
 from bridge.conversations.errors import PayloadTooLarge
 from bridge.conversations.models import (
+    ENTRY_FIELDS,
     ENTRY_HASH_AT,
     ID_AT,
     PARENT_AT,
@@ -38,7 +39,9 @@ from bridge.foundation.hashing import digest_hex
 from bridge.foundation.outlines import outline_of
 from bridge.foundation.redaction import redact
 from bridge.foundation.texts import require_storable
-from bridge.integrity.chain import ENTRY_APPENDED, HEAD_MOVED, SESSION_CREATED, append_event
+from bridge.integrity.chain import append_event
+from bridge.integrity.events import ENTRY_APPENDED, HEAD_MOVED, SESSION_CREATED
+from bridge.integrity.recorded import BESIDE_COLUMNS, ROW_COLUMNS
 from bridge.lineage.descent import MAX_DEPTH, require_acyclic
 from bridge.semantics.errors import InvalidPayload
 from bridge.semantics.kinds import default_visibility
@@ -50,6 +53,9 @@ from bridge.storage.transaction import Transaction
 
 #: Largest payload of one entry, in bytes of canonical JSON; larger texts belong into files.
 MAX_PAYLOAD_BYTES: Final = 4 * 1024 * 1024
+
+#: Where a row has what its event holds beside the hash.
+BESIDE_AT: Final = tuple((ENTRY_FIELDS.index(name), name) for name in BESIDE_COLUMNS)
 
 T = TypeVar("T")
 
@@ -81,6 +87,10 @@ class RecordingTransaction:
                 "parent_entry_id": row[PARENT_AT],
                 "head": appended.head_entry_id,
             }
+            # What no entry hash covers: how the stamp was taken, and where the entry came from.
+            for at, name in BESIDE_AT:
+                if row[at] is not None:
+                    body[name] = row[at]
             append_event(self.tx, session_id, ENTRY_APPENDED, body, self.moment)
         return appended
 
@@ -189,7 +199,10 @@ class RecordingTransaction:
             "kind": session.kind,
             "parent_session_id": session.parent_session_id,
             "parent_relation": session.parent_relation,
+            # A session that another program recorded is as old as it says.
+            "row": {name: getattr(session, name) for name in (*ROW_COLUMNS, *(_TIMES if created_at else ()))},
             **root_payload,
+            **beside_of(root),
         }
         append_event(self.tx, session.id, SESSION_CREATED, body, self.moment)
         return session
@@ -201,6 +214,12 @@ class RecordingTransaction:
         return move
 
 
+def beside_of(entry: Entry) -> dict[str, str]:
+    """Return what of an entry no hash covers, as its event holds it."""
+    return {name: value for name in BESIDE_COLUMNS if (value := getattr(entry, name)) is not None}
+
+
+_TIMES = ("created_at", "updated_at")
 _CHANGEABLE = frozenset({"label", "status", "workspace_id", "agent_id", "harness"})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from bridge.control.controller import Controller
 from bridge.control.recording import RecordingTransaction
@@ -14,6 +14,7 @@ from bridge.foundation.errors import BridgeError
 from bridge.git.errors import GitError
 from bridge.git.repository import RepositoryLocation, discover
 from bridge.git.roots import is_shallow, root_commits
+from bridge.integrity.events import WORKSPACE_RELINKED
 from bridge.storage.transaction import Transaction
 from bridge.workspaces.errors import RelinkRefused
 from bridge.workspaces.models import Workspace, WorkspaceLink, WorkspaceStatus, shown_folder
@@ -38,7 +39,6 @@ from bridge.workspaces.store import (
 )
 
 #: Audit event of a workspace's own chain.
-WORKSPACE_RELINKED: Final = "workspace.relinked"
 
 
 @dataclass(frozen=True, slots=True)

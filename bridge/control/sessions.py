@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from bridge.control.capture.places import note_places
 from bridge.control.contexts.compacting import leaf_of, require_boundary
 from bridge.control.controller import Controller
 from bridge.control.errors import KindWithoutText
@@ -117,6 +118,7 @@ def initialise(controller: Controller, path: Path, *, label: str | None = None) 
     observation = controller.observer.observe(location.root)
     registration = controller.recorder.transact(lambda recording: _register(recording, location, label))
     remember_roots(controller, registration.workspace, location)
+    note_places(controller)
     return Initialised(registration, observation)
 
 
@@ -162,6 +164,7 @@ def start_session(controller: Controller, standpoint: Standpoint, request: Sessi
     started = controller.recorder.transact(run)
     if started.has_registered and started.workspace is not None and location is not None:
         remember_roots(controller, started.workspace, location)
+        note_places(controller)
     return started
 
 

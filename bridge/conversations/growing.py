@@ -1,7 +1,7 @@
 """Many entries of one session at once, in the order in which another program recorded them.
 
 The rules are those of ``forest.append``, but the parent of each entry is known with its hash, and the head is set once
-at the end, where the caller says: what is taken in is no next word of whoever talks here.
+at the end, where the caller says: what is taken in is no next word of whoever talks here, so cursors stay as well.
 """
 
 from __future__ import annotations
@@ -10,10 +10,16 @@ from hashlib import sha256
 
 from bridge.conversations import store
 from bridge.conversations.errors import SessionNotFound
-from bridge.conversations.models import ENTRY_HASH_AT, ID_AT, PreparedEntry
+from bridge.conversations.models import ENTRY_FIELDS, ENTRY_HASH_AT, ID_AT, PreparedEntry
 from bridge.conversations.soundness import refuse_quarantined, require_sound
+from bridge.foundation.hashing import taken_in_line
 from bridge.foundation.ids import entry_id
 from bridge.storage.transaction import Transaction
+
+#: Where in a row the values stand that enter the digest beside the hash.
+_DIGESTED_AT = tuple(
+    ENTRY_FIELDS.index(name) for name in ("id", "observed_at", "unknown_path", "unknown_detail", "external_source")
+)
 
 #: An entry's id and hash.
 Placed = tuple[str, str]
@@ -51,7 +57,7 @@ class Grower:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the hashes of the entries that were added, in their order."""
+        """SHA-256 over the entries that were added, in their order (see ``hashing.taken_in_line``)."""
         return self._digest.hexdigest()
 
     def root(self) -> Placed:
@@ -66,11 +72,9 @@ class Grower:
         """Add an entry below one of the same session; return its id and hash."""
         row = prepared.seal_row(self.session_id, self._sequence, parent)
         store.insert_entry(self._tx, row, prepared.payload_outline)
-        if self._has_cursors:
-            store.advance_cursors(self._tx, self.session_id, parent[0], row[ID_AT])
         self._sequence += 1
         self.added += 1
-        self._digest.update(bytes.fromhex(row[ENTRY_HASH_AT]))
+        self._digest.update(taken_in_line(row[ENTRY_HASH_AT], [row[at] for at in _DIGESTED_AT]))
         return row[ID_AT], row[ENTRY_HASH_AT]
 
     def finish(self, head: Placed | None, moment: str) -> str:

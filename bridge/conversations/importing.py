@@ -165,6 +165,8 @@ class Taken:
     ----------
     kept_labels
         Names that name another entry here, and go on doing so.
+    set_labels
+        Names that were taken in, and what they name.
     has_gaps
         Whether sequences are missing: only a part of the session is known.
     """
@@ -174,6 +176,7 @@ class Taken:
     last_sequence: int
     has_gaps: bool
     kept_labels: tuple[str, ...]
+    set_labels: dict[str, str]
 
 
 def finish(tx: Transaction, session: IncomingSession, comparison: Comparison, moment: str, *, take_head: bool) -> Taken:
@@ -200,15 +203,16 @@ def finish(tx: Transaction, session: IncomingSession, comparison: Comparison, mo
         hashed = store.entry_hash_of(tx.connection, session.id, head_id) or head.entry_hash
         moved = head._replace(entry_id=head_id, next_sequence=following, entry_hash=hashed)
         store.set_head(tx, session.id, moved, moment)
-    kept = []
+    kept, added = [], {}
     for name, target in session.labels.items():
         known = store.label_target(tx.connection, session.id, check_label(name))
         if known is None:
+            added[check_label(name)] = target
             store.put_label(tx, session.id, check_label(name), target, moment)
         elif known != target:
             kept.append(name)
     has_gaps = store.count_entries(tx.connection, session.id) != last + 1
-    return Taken(head_id, following, last, has_gaps, tuple(kept))
+    return Taken(head_id, following, last, has_gaps, tuple(kept), added)
 
 
 def _lies_before(connection: Connection, session_id: str, entry: str, leaf: str) -> bool:

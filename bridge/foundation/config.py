@@ -22,6 +22,8 @@ CONFIG_FILE = "config.toml"
 DATABASE_FILE = "bridge.db"
 #: What a harness may be called: it stands in commands, paths and entries.
 HARNESS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+#: Seconds without a word of a worker's agent after which it counts as stalled.
+DEFAULT_WORKER_SILENCE_SECONDS = 600.0
 #: What ``capabilities`` of a harness may list.
 HARNESS_CAPABILITIES = ("resume", "load", "mcp", "fs", "terminal")
 #: Bytes of file contents that are kept for one stamp, unless ``snapshot_limit_bytes`` says otherwise (64 MiB).
@@ -75,11 +77,14 @@ class HarnessSettings:
         Variables it gets besides what it inherits.
     capabilities
         Those that are used if it has them; None leaves that to Bridge.
+    credential
+        A name for the account that it works with; harnesses of one program with different accounts have their own.
     """
 
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     capabilities: frozenset[str] | None = None
+    credential: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,12 @@ class Settings:
         What ``bridge chat`` talks to where neither it nor the session names one.
     import_raw
         What becomes of secrets in the kept lines of imported transcripts.
+    policy
+        The person's own table ``[policy]``, unread; it goes before a workspace's (``bridge.agents.policy_file``).
+    worker_harness
+        What a delegation runs through that names neither a harness nor a command.
+    worker_silence_seconds
+        Without a word of a worker's agent for so long, it counts as stalled and is ended.
     """
 
     home: Path
@@ -127,6 +138,9 @@ class Settings:
     harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
     chat_harness: str | None = None
     import_raw: RawMode = RawMode.REDACTED
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    worker_harness: str | None = None
+    worker_silence_seconds: float = DEFAULT_WORKER_SILENCE_SECONDS
 
     @property
     def chats(self) -> Path:
@@ -263,6 +277,12 @@ def _bytes(value: object) -> int:
     return value
 
 
+def _table(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("a table")  # noqa: TRY004 - what the checks of this module raise
+    return value
+
+
 def _harness_name(value: object) -> str:
     if not isinstance(value, str) or HARNESS_NAME.fullmatch(value) is None:
         raise ValueError("the name of a harness: letters, digits, hyphens and underscores")
@@ -271,13 +291,18 @@ def _harness_name(value: object) -> str:
 
 def _harnesses(value: object) -> Mapping[str, HarnessSettings]:
     if not isinstance(value, dict) or not value:
-        raise ValueError("a table of harnesses: [harness.NAME] with command, env, capabilities")
+        raise ValueError("a table of harnesses: [harness.NAME] with command, env, capabilities, credential")
     return {_harness_name(name): _harness(name, table) for name, table in value.items()}
 
 
 def _harness(name: str, table: object) -> HarnessSettings:
-    if not isinstance(table, dict) or set(table) - {"command", "env", "capabilities"}:
-        raise ValueError(f"a table with command, env and capabilities, and {name} is not")
+    if not isinstance(table, dict) or set(table) - {
+        "command",
+        "env",
+        "capabilities",
+        "credential",
+    }:
+        raise ValueError(f"a table with command, env, capabilities and credential, and {name} is not")
     command = table.get("command")
     if not isinstance(command, list) or not command or not all(isinstance(word, str) and word for word in command):
         raise ValueError(f"a table whose command is a list of strings, and that of {name} is not")
@@ -290,7 +315,11 @@ def _harness(name: str, table: object) -> HarnessSettings:
     ):
         known = ", ".join(HARNESS_CAPABILITIES)
         raise ValueError(f"a table whose capabilities are out of {known}, and those of {name} are not")
-    return HarnessSettings(tuple(command), variables, None if capabilities is None else frozenset(capabilities))
+    credential = table.get("credential")
+    if credential is not None and (not isinstance(credential, str) or HARNESS_NAME.fullmatch(credential) is None):
+        raise ValueError(f"a table whose credential is a name (letters, digits, - and _), and that of {name} is not")
+    offered = None if capabilities is None else frozenset(capabilities)
+    return HarnessSettings(tuple(command), variables, offered, credential)
 
 
 def _import_table(value: object) -> RawMode:
@@ -312,7 +341,10 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
     "harness": _harnesses,
     "idle_timeout_seconds": _seconds_or_zero,
     "import": _import_table,
+    "policy": _table,
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,
     "spark_hours": _hours,
+    "worker_harness": _harness_name,
+    "worker_silence_seconds": _seconds,
 }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
+
+import orjson
 
 from bridge.foundation.canonical import canonical_record
 
@@ -29,6 +32,20 @@ def hash_combine(left: bytes, right: bytes) -> bytes:
 def event_hash(previous: bytes, canonical_body: bytes) -> bytes:
     """Return ``sha256(previous ‖ canonical_body)``, the next link of an audit chain."""
     return sha256(previous + canonical_body).digest()
+
+
+def taken_in_line(entry_hash: str, values: Sequence[str | None]) -> bytes:
+    """Return what of an entry enters the digest that records many at once.
+
+    Parameters
+    ----------
+    entry_hash
+        Hexadecimal.
+    values
+        Its id, and what no entry hash covers: ``observed_at``, ``unknown_path``, ``unknown_detail`` and
+        ``external_source``.
+    """
+    return bytes.fromhex(entry_hash) + orjson.dumps(values) + b"\n"
 
 
 def entry_hash(

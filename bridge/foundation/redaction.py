@@ -69,6 +69,33 @@ def redact_text(text: str) -> tuple[str, tuple[str, ...]]:
     return _redact_string(text, labels), tuple(labels)
 
 
+def portable_formats() -> list[dict[str, Any]]:
+    """Return every format as plain values, for a program that cannot import this one.
+
+    Each has ``label``, ``trigger`` (a text without which the pattern cannot match), ``pattern``, ``flags`` and
+    ``group``, the group of a match that is the secret. They are tried in their order. Imports what plugins need, which
+    takes long.
+    """
+    return [
+        {
+            "label": known.label,
+            "trigger": family.trigger,
+            "pattern": known.pattern.pattern,
+            "flags": int(known.pattern.flags),
+            "group": _group_of(known.pattern),
+        }
+        for number, family in enumerate(FAMILIES)
+        for known in _formats_of(number)
+    ]
+
+
+def _group_of(pattern: re.Pattern[str]) -> str | int:
+    # As ``_masked_group`` of any match: of patterns without named groups, none has one that may be left out.
+    if MASKED_GROUP in pattern.groupindex:
+        return MASKED_GROUP
+    return 0 if pattern.groupindex else pattern.groups
+
+
 def is_suspicious(text: bytes) -> bool:
     """Return whether a text may hold a secret: what is not suspicious holds none, and most texts are not."""
     # A pattern per trigger: Python searches for one fixed beginning ten times faster than for one of several.

@@ -107,7 +107,7 @@ def preserve(
         commit = taken.head
     else:
         parents = [] if taken.head is None else [taken.head]
-        commit = _commit(location, taken.tree, parents, message, BRIDGE_IDENTITY, timeout_seconds=timeout_seconds)
+        commit = write_commit(location, taken.tree, parents, message, BRIDGE_IDENTITY, timeout_seconds=timeout_seconds)
     update_ref(location, ref, commit, message="bridge: preserve", timeout_seconds=timeout_seconds)
     return Preserved(commit, taken.head, taken.tree, taken.had_uncommitted, taken.omitted, ref)
 
@@ -212,10 +212,10 @@ def commit_tree(
         )
         if found.status != 0:
             raise GitIdentityMissing("git does not know whose name the commit should carry; nothing was changed.")
-    return _commit(location, tree, parents, message, None, timeout_seconds=timeout_seconds)
+    return write_commit(location, tree, parents, message, None, timeout_seconds=timeout_seconds)
 
 
-def _commit(
+def write_commit(
     location: RepositoryLocation,
     tree: str,
     parents: Sequence[str],
@@ -260,7 +260,7 @@ def record_message(
     parent = read_ref(location, require_bridge_ref(ref), timeout_seconds=timeout_seconds)
     tree = run_git(["mktree"], cwd=location.run_directory, timeout_seconds=timeout_seconds, stdin=b"").text
     parents = [] if parent is None else [parent]
-    commit = _commit(location, tree, parents, message, BRIDGE_IDENTITY, timeout_seconds=timeout_seconds)
+    commit = write_commit(location, tree, parents, message, BRIDGE_IDENTITY, timeout_seconds=timeout_seconds)
     update_ref(location, ref, commit, expected=parent, must_be_new=parent is None, timeout_seconds=timeout_seconds)
     return commit
 

@@ -142,3 +142,11 @@ class NotAFastForward(GitError):
     exit_status = 40
     summary = "HEAD of the checkout is not an ancestor of the commit; nothing was changed."
     default_hint = "HEAD moved since the merge was made: merge anew."
+
+
+class ObjectsNotTaken(GitFailed):
+    """Raised when the objects of a worker's own folder cannot be lent to, or brought into, its repository."""
+
+    code = "objects_not_taken"
+    summary = "A worker's objects could not be lent to its repository or brought into it; they stay where they are."
+    default_hint = "Look at the folder that the message names: git fsck says which objects are damaged."

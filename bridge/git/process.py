@@ -103,6 +103,28 @@ def child_environment(extra: Mapping[str, str] | None = None, *, keep: Collectio
     return result
 
 
+#: Worktrees whose pointers a worker may have turned elsewhere, each with the variables that hold instead of them.
+_pinned: dict[str, dict[str, str]] = {}
+
+
+def pin(worktree_root: Path, *, git_dir: Path, common_dir: Path) -> None:
+    """Have every git of this process that is run at the top of a worktree work in these directories.
+
+    A worker can write ``.git`` and ``commondir`` of its worktree, which decide whose configuration git obeys, and a
+    configuration names programs. Safe to call twice.
+    """
+    _pinned[str(worktree_root)] = {
+        "GIT_DIR": str(git_dir),
+        "GIT_COMMON_DIR": str(common_dir),
+        "GIT_WORK_TREE": str(worktree_root),
+    }
+
+
+def unpin(worktree_root: Path) -> None:
+    """Let git follow a worktree's pointers again."""
+    _pinned.pop(str(worktree_root), None)
+
+
 def run_git(
     arguments: Sequence[str | bytes | Path],
     *,
@@ -342,6 +364,9 @@ def _start(
     keep_stderr: bool = True,
     may_prompt: bool = False,
 ) -> subprocess.Popen[bytes]:
+    pinned = _pinned.get(str(cwd))
+    if pinned is not None:
+        environment = {**environment, **pinned}
     try:
         # A group of its own: Ctrl-C reaches git only through us, and filters that it starts can be ended with it.
         # A session of its own would also keep ssh and the like from prompting on our terminal, but on Linux it is

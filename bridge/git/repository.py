@@ -203,10 +203,24 @@ def _common_dir(git_dir: str) -> str | None:
     if not is_symbolic and not _OBJECT_ID.match(content) and not os.path.islink(head):
         return None
     pointer = read_pointer(os.path.join(git_dir, "commondir"))
+    if pointer is not None and pointer.rstrip(b"\r\n") != b"../..":
+        pointer = _unlent(git_dir, pointer)
     common = git_dir if pointer is None else os.path.join(git_dir, os.fsdecode(pointer.rstrip(b"\r\n")))
     if not os.path.isdir(os.path.join(common, "objects")) or not os.path.isdir(os.path.join(common, "refs")):
         return None
     return git_dir if pointer is None else os.path.realpath(common)
+
+
+def _unlent(git_dir: str, pointer: bytes) -> bytes:
+    """Return what leads to the repository of a worktree whose pointer leads to a lent directory, or wherever.
+
+    git makes a worktree's directory inside the shared one. While a worker runs, its pointer leads elsewhere
+    (:mod:`bridge.git.lending`), and what it leads to may be of the worker's making.
+    """
+    parent = os.path.dirname(git_dir)
+    around = os.path.dirname(parent)
+    is_inside = os.path.basename(parent) == "worktrees" and read_pointer(os.path.join(around, "HEAD")) is not None
+    return b"../.." if is_inside else pointer
 
 
 def _located(folder: str, git_dir: str, common: str, timeout_seconds: float) -> RepositoryLocation:

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from itertools import starmap
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, insert, or_, select
+from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select
 
-from bridge.storage.longtexts import body_of
 from bridge.storage.prepared import Prepared
-from bridge.storage.tables import audit_events, event_order, session_entries, session_heads, sessions
+from bridge.storage.tables import (
+    audit_events,
+    branch_cursors,
+    entry_labels,
+    event_order,
+    quarantined_sessions,
+    session_entries,
+    session_heads,
+    sessions,
+    workspace_links,
+)
 from bridge.storage.transaction import Transaction
 
 _A, _E, _H, _O, _S = audit_events.c, session_entries.c, session_heads.c, event_order.c, sessions.c
+_C, _L, _Q = branch_cursors.c, entry_labels.c, quarantined_sessions.c
 _IS_PLACED = and_(_A.chain_id == _O.chain_id, _A.ordinal == _O.ordinal)
 _PAGE = 500
 #: The chain of what happens to a workspace's worktree; its registration is in the chain of its id.
@@ -45,9 +56,8 @@ _PLACE = Prepared(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEntry:
-    """What of an entry enters its hash, as stored; and its payload."""
+class StoredEntry(NamedTuple):
+    """What of an entry is verified, as stored; the fields are columns."""
 
     id: str
     parent_entry_id: str | None
@@ -61,11 +71,28 @@ class StoredEntry:
     created_at: str
     payload_hash: str
     entry_hash: str
-    #: Of a long text: its size, and what its row has of it.
-    payload_bytes: int | None
-    payload_outline: str | None
-    #: None if it is long and not where it was kept.
-    payload: str | None
+    # What no entry hash covers.
+    observed_at: str | None
+    unknown_path: str | None
+    unknown_detail: str | None
+    external_source: str | None
+    # Of a long text: its size, what its row has of it, and its digest; such a row has no payload.
+    payload_bytes: int | None = None
+    payload_outline: str | None = None
+    blob_digest: str | None = None
+    payload: str | None = None
+
+
+_OF_SESSION = (_E.session_id == bindparam("session"),)
+_BARE = [_E[name] for name in StoredEntry._fields[:-4]]
+_ENTRIES = Prepared(
+    select(*[_E[name] for name in StoredEntry._fields]).where(*_OF_SESSION).order_by(_E.sequence), "session"
+)
+_BARE_ENTRIES = Prepared(select(*_BARE).where(*_OF_SESSION).order_by(_E.sequence), "session")
+_EVENTS = Prepared(
+    select(*[_A[name] for name in StoredEvent._fields]).where(_A.chain_id == bindparam("chain")).order_by(_A.ordinal),
+    "chain",
+)
 
 
 def last_event(tx: Transaction, chain_id: str) -> tuple[int, str] | None:
@@ -162,54 +189,52 @@ def kinds_of(connection: Connection, entries: Iterable[tuple[str, str]]) -> dict
 
 def iterate_events(connection: Connection, chain_id: str) -> Iterator[StoredEvent]:
     """Yield a chain's events in order, without loading them at once."""
-    query = select(_A.chain_id, _A.ordinal, _A.event_type, _A.created_at, _A.event_hash, _A.body)
-    query = query.where(_A.chain_id == chain_id).order_by(_A.ordinal)
-    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:
-        for row in rows:
-            yield StoredEvent(*row)
+    return map(StoredEvent._make, _EVENTS.stream(connection, chain_id))
 
 
-def iterate_entries(connection: Connection, session_id: str) -> Iterator[StoredEntry]:
-    """Yield a session's entries in the order of their sequence, without loading them at once."""
-    columns: list[ColumnElement[Any]] = [
-        _E.id,
-        _E.parent_entry_id,
-        _E.sequence,
-        _E.semantic_schema_version,
-        _E.kind,
-        _E.context_visibility,
-        _E.state_digest,
-        _E.unknown_reason,
-        _E.external_id,
-        _E.created_at,
-        _E.payload_hash,
-        _E.entry_hash,
-        _E.payload_bytes,
-        _E.payload_outline,
-        _E.payload,
-    ]
-    query = select(*columns).where(_E.session_id == session_id).order_by(_E.sequence)
-    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:
-        for row in rows:
-            entry = StoredEntry(*row)
-            if entry.payload is None:
-                entry = replace(entry, payload=body_of(connection, entry.payload_hash))
-            yield entry
+def iterate_entries(connection: Connection, session_id: str, *, with_payload: bool = True) -> Iterator[StoredEntry]:
+    """Yield a session's entries in the order of their sequence, without loading them at once.
+
+    Parameters
+    ----------
+    with_payload
+        Whether the payload is read, with what is said of it where it is kept elsewhere.
+    """
+    query = _ENTRIES if with_payload else _BARE_ENTRIES
+    return starmap(StoredEntry, query.stream(connection, session_id))
 
 
-def iterate_hashes(connection: Connection, session_id: str) -> Iterator[tuple[str, int, str]]:
-    """Yield id, sequence and hash of a session's entries in the order of their sequence."""
-    query = select(_E.id, _E.sequence, _E.entry_hash).where(_E.session_id == session_id).order_by(_E.sequence)
-    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:
-        for row in rows:
-            yield row[0], row[1], row[2]
+class StoredHead(NamedTuple):
+    """Where a session stands; the fields are columns."""
+
+    active_entry_id: str
+    next_sequence: int
+    updated_at: str
 
 
-def session_head(connection: Connection, session_id: str) -> tuple[str, int] | None:
-    """Return a session's active entry and next sequence."""
-    query = select(_H.active_entry_id, _H.next_sequence).where(_H.session_id == session_id)
+def session_head(connection: Connection, session_id: str) -> StoredHead | None:
+    """Return a session's active entry, next sequence and time."""
+    query = select(_H.active_entry_id, _H.next_sequence, _H.updated_at).where(_H.session_id == session_id)
     row = connection.execute(query).first()
-    return None if row is None else (row[0], row[1])
+    return None if row is None else StoredHead(*row)
+
+
+def label_rows(connection: Connection, session_id: str) -> dict[str, tuple[str, str]]:
+    """Return what each label of a session stands for, and since when."""
+    query = select(_L.name, _L.entry_id, _L.created_at).where(_L.session_id == session_id)
+    return {row[0]: (row[1], row[2]) for row in connection.execute(query)}
+
+
+def cursor_rows(connection: Connection, session_id: str) -> dict[str, tuple[str, str]]:
+    """Return the leaf of each cursor of a session by its owner, and since when there is one."""
+    query = select(_C.owner, _C.leaf_entry_id, _C.created_at).where(_C.session_id == session_id)
+    return {row[0]: (row[1], row[2]) for row in connection.execute(query)}
+
+
+def is_quarantined(connection: Connection, session_id: str) -> bool:
+    """Return whether a session is set aside."""
+    query = select(_Q.session_id).where(_Q.session_id == session_id)
+    return connection.execute(query).first() is not None
 
 
 def iterate_tree(connection: Connection, session_id: str) -> Iterator[tuple[str, str | None, int, str]]:
@@ -233,15 +258,39 @@ def session_row(connection: Connection, session_id: str) -> dict[str, str | None
 
 
 def session_ids(connection: Connection) -> list[str]:
-    """Return the ids of all sessions, and of entries without one, oldest first by id."""
-    with_entries = select(_E.session_id).distinct()
-    query = select(_S.id).union(with_entries).order_by("id")
-    return list(connection.execute(query).scalars())
+    """Return the ids of all sessions, and of rows that are left of one, oldest first by id."""
+    found = select(_S.id).union(
+        *(select(table.session_id).distinct() for table in (_E, _H, _C, _L, _Q)),
+    )
+    return sorted(str(identity) for identity in connection.execute(found).scalars())
 
 
 def chain_ids(connection: Connection) -> list[str]:
     """Return the ids of all audit chains."""
-    return list(connection.execute(select(_A.chain_id).distinct().order_by(_A.chain_id)).scalars())
+    found: list[str] = []
+    # Each is looked up behind the one before: a chain may have any number of events.
+    following = select(func.min(_A.chain_id))
+    identity = connection.execute(following).scalar()
+    while identity is not None:
+        found.append(identity)
+        identity = connection.execute(following.where(_A.chain_id > identity)).scalar()
+    return found
+
+
+#: Columns of a workspace's relinking, which its event records.
+LINK_COLUMNS: Final = tuple(column.name for column in workspace_links.columns)
+
+
+def linked_workspaces(connection: Connection) -> set[str]:
+    """Return the ids of the workspaces that were relinked."""
+    return set(connection.execute(select(workspace_links.c.workspace_id).distinct()).scalars())
+
+
+def link_rows(connection: Connection, workspace_id: str) -> list[dict[str, Any]]:
+    """Return the relinkings of a workspace as stored, oldest first."""
+    query = select(*workspace_links.columns).where(workspace_links.c.workspace_id == workspace_id)
+    rows = connection.execute(query.order_by(workspace_links.c.number))
+    return [dict(zip(LINK_COLUMNS, row, strict=True)) for row in rows]
 
 
 def first_event_type(connection: Connection, chain_id: str) -> str | None:

@@ -1,76 +1,46 @@
 """What a verification says of each session: healthy, or which rows are not as they were recorded.
 
-``chain.verify_session`` recomputes entries and events. Here comes what lies around them: the session's own row,
-the head's counter, the origin of a fork, the tree as a whole, and the root that was last sealed.
+Entries are read once (``entries``) and the chain once (``recorded``), side by side. Here they are put together with
+what lies around them: the head's counter, the origin of a fork, the tree as a whole, and the roots that were given out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from itertools import dropwhile
-from typing import Any, Final
+from typing import Any
 
 from bridge.integrity import store
-from bridge.integrity.chain import (
-    SESSION_CREATED,
-    SESSION_IMPORTED,
-    Finding,
-    Report,
-    append_event,
-    body_of,
-    last_import,
-    verify_chain,
-    verify_forest,
-    verify_recorded,
-)
+from bridge.integrity.chain import append_event, body_of, last_import
+from bridge.integrity.entries import EntryScan
 from bridge.integrity.errors import TreeUnsound
+from bridge.integrity.events import ROOT_SEALED, SESSION_CREATED, SESSION_IMPORTED, WORKSPACE_RELINKED
+from bridge.integrity.recorded import ChainReader, Recorded, beside_line, compare_rows, read_recorded
+from bridge.integrity.report import Report, Verdict
+from bridge.integrity.store import StoredEntry
 from bridge.integrity.subtrees.roots import differing_pages
 from bridge.integrity.tree import TreeNode, session_root
 from bridge.storage.transaction import Connection, Transaction
 
-#: Event that records the root of a session when somebody was given it.
-ROOT_SEALED: Final = "root.sealed"
-#: Event that changes columns of a session's row.
-SESSION_UPDATED: Final = "session.updated"
-#: Columns of a session's row that its creation records; updates record those they change.
-_CREATED_COLUMNS: Final = ("kind", "parent_session_id", "parent_relation")
+
+def verify_session(connection: Connection, session_id: str) -> Report:
+    """Verify all that is stored of a session, as :func:`verify_whole_session`."""
+    return verify_whole_session(connection, session_id).report
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What was found about one session, or about one chain that is no session's.
+def verify_entries(connection: Connection, session_id: str, *, gaps_through: int = -1) -> Report:
+    """Recompute payload hash, entry hash, parents and sequence of all entries of a session.
 
     Parameters
     ----------
-    subject
-        The id of the session or chain.
-    session_root
-        The recomputed root; None for a chain, and for a session that has none.
-    report
-        Rows recomputed and findings.
+    gaps_through
+        Sequences up to this one may be missing: only a part of the session was taken in.
     """
-
-    subject: str
-    session_root: str | None
-    report: Report
-
-    @property
-    def is_healthy(self) -> bool:
-        return self.report.is_valid
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "status": "healthy" if self.is_healthy else "faulty",
-            "checked": self.report.checked,
-            "problems": self.report.problems,
-            "findings": [finding_to_json(finding) for finding in self.report.findings],
-        }
-
-
-def finding_to_json(finding: Finding) -> dict[str, str]:
-    """Return a finding as an object."""
-    return {"code": finding.code, "subject": finding.subject, "message": finding.message}
+    report = Report()
+    for _ in EntryScan(connection, session_id, report, is_checked=True, gaps_through=gaps_through):
+        pass
+    return report
 
 
 def verify_whole_session(connection: Connection, session_id: str, *, tree: bool = True, chain: bool = True) -> Verdict:
@@ -81,48 +51,117 @@ def verify_whole_session(connection: Connection, session_id: str, *, tree: bool 
     tree
         Whether entries, their tree, its sealed and imported roots, and what is kept of it are recomputed.
     chain
-        Whether the chain is, and compared with entries, head, row and origin.
+        Whether the chain is, and compared with entries, head, labels, cursors, row and origin.
     """
-    report, root = Report(), None
-    if tree:
-        report.include(verify_forest(connection, session_id))
+    report = Report()
+    imported = last_import(connection, session_id)
+    # Of a session that is here in part, what others hold of it keeps its numbers.
+    is_partial = imported is not None and (imported.has_gaps or imported.next_sequence > imported.sequence + 1)
+    gaps_through = imported.next_sequence - 1 if imported is not None and is_partial else -1
+    through = -1 if imported is None else imported.sequence
+    scan = EntryScan(connection, session_id, report, is_checked=tree, gaps_through=gaps_through)
+    beside = _Beside(iter(scan), through)
+    recorded = None
     if chain:
-        report.include(verify_recorded(connection, session_id))
-        _verify_row(report, connection, session_id)
-        _verify_counter(report, connection, session_id)
-        _verify_origin(report, connection, session_id)
-    if tree:
-        root = _verify_tree(report, connection, session_id)
-        _verify_seal(report, connection, session_id)
-        _verify_import(report, connection, session_id, root)
-    return Verdict(session_id, root, report)
+        recorded = read_recorded(connection, session_id, report, iter(beside), through)
+        compare_rows(report, connection, session_id, recorded)
+        _verify_counter(report, connection, session_id, recorded, scan.last_sequence)
+        _verify_origin(report, connection, session_id, recorded)
+        if recorded.imported.get("beside_digest") not in (None, beside.digest()):
+            message = "What was taken in beside what is hashed is not what its entries have."
+            report.add("entry_altered", session_id, message)
+    else:
+        for _ in beside:
+            pass
+    root = _verify_tree(report, connection, session_id, scan) if tree else None
+    if tree and root is not None:
+        _verify_roots(report, connection, session_id, scan, recorded)
+    return Verdict(session_id, root, report, {} if recorded is None else recorded.delegations)
 
 
-def _verify_tree(report: Report, connection: Connection, session_id: str) -> str | None:
+class _Beside:
+    """Hands entries on, and keeps the digest of what no hash covers of those that were taken in."""
+
+    def __init__(self, entries: Iterator[StoredEntry], through: int) -> None:
+        self._entries = entries
+        self._through = through
+        self._digest = sha256()
+
+    def __iter__(self) -> Iterator[StoredEntry]:
+        for entry in self._entries:
+            if entry.sequence <= self._through:
+                self._digest.update(beside_line(entry))
+            yield entry
+
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+
+def beside_digest(connection: Connection, session_id: str, through: int) -> str:
+    """Return the digest of what no entry hash covers, of the entries of a session up to a sequence."""
+    beside = _Beside(store.iterate_entries(connection, session_id, with_payload=False), through)
+    for _ in beside:
+        pass
+    return beside.digest()
+
+
+def _verify_tree(report: Report, connection: Connection, session_id: str, scan: EntryScan) -> str | None:
     """Return the root of a session; compare what is kept of its tree."""
     try:
-        root = root_of(connection, session_id)
+        root = scan.root()
         differing = differing_pages(connection, session_id)
     except TreeUnsound as error:
-        report.add("tree_unsound", str(error.details.get("entry_id", session_id)), error.message)
+        report.add("tree_unsound", str(error.details.get("entry_id") or session_id), error.message)
         return None
     for number in differing:
         report.add("subtrees_altered", f"{session_id} page {number}", "The subtree hashes kept there are not exact.")
     return root
 
 
+def _verify_roots(
+    report: Report, connection: Connection, session_id: str, scan: EntryScan, recorded: Recorded | None
+) -> None:
+    """Compare the root that was last sealed, and the one last taken in, with those of the entries."""
+    if recorded is None:
+        sealed = _last_body(connection, session_id, ROOT_SEALED)
+        imported = _last_body(connection, session_id, SESSION_IMPORTED)
+    else:
+        sealed, imported = recorded.sealed, recorded.imported
+    for body, what in ((sealed, "sealed"), (imported, "imported")):
+        sequence = body.get("sequence")
+        if isinstance(sequence, int) and scan.root(sequence) != body.get("session_root"):
+            message = f"The root through sequence {sequence} is not the one that was {what}."
+            report.add("root_altered", session_id, message)
+
+
 def verify_other_chains(connection: Connection) -> list[Verdict]:
     """Verify the chains that are no session's; one that begins as a session's says that its session is gone."""
     sessions = set(store.session_ids(connection))
     verdicts = []
-    for chain_id in store.chain_ids(connection):
-        if chain_id in sessions:
-            continue
-        report = verify_chain(connection, chain_id)
+    linked = store.linked_workspaces(connection)
+    for chain_id in sorted({*store.chain_ids(connection), *linked} - sessions):
+        report = Report()
+        links: list[dict[str, Any]] = []
+        for event, body in ChainReader(connection, chain_id, report):
+            if event.event_type == WORKSPACE_RELINKED:
+                links.append({**body, "created_at": event.created_at})
         if store.first_event_type(connection, chain_id) in (SESSION_CREATED, SESSION_IMPORTED):
             report.add("session_missing", chain_id, "Its audit chain is there, the session is not.")
+        _verify_links(report, connection, chain_id, links)
         verdicts.append(Verdict(chain_id, None, report))
     return verdicts
+
+
+def _verify_links(report: Report, connection: Connection, workspace_id: str, links: Sequence[dict[str, Any]]) -> None:
+    """Compare the relinkings of a workspace with the events that record them."""
+    rows = store.link_rows(connection, workspace_id)
+    recorded = [
+        {name: number if name == "number" else body.get(name) for name in store.LINK_COLUMNS}
+        for number, body in enumerate(links, 1)
+    ]
+    if rows != recorded:
+        message = f"Its chain records {len(links)} relinkings; the rows of them are not these."
+        report.add("workspace_altered", workspace_id, message)
 
 
 def root_of(connection: Connection, session_id: str, *, through: int | None = None) -> str:
@@ -153,38 +192,23 @@ def seal_root(tx: Transaction, session_id: str, root: str, sequence: int, moment
     return True
 
 
-def _verify_row(report: Report, connection: Connection, session_id: str) -> None:
-    row = store.session_row(connection, session_id)
-    if row is None:
-        report.add("session_missing", session_id, "Its entries are there, the session is not.")
-        return
-    recorded: dict[str, Any] = {}
-    for event in store.iterate_events(connection, session_id):
-        if event.event_type in (SESSION_CREATED, SESSION_IMPORTED, SESSION_UPDATED):
-            body = body_of(event.body)
-            is_creation = event.event_type != SESSION_UPDATED
-            recorded.update({name: body[name] for name in body if name in _CREATED_COLUMNS or not is_creation})
-    for name, value in recorded.items():
-        if name in row and row[name] != value:
-            report.add("session_altered", session_id, f"Its {name} is not the one that was recorded.")
-
-
-def _verify_counter(report: Report, connection: Connection, session_id: str) -> None:
+def _verify_counter(
+    report: Report, connection: Connection, session_id: str, recorded: Recorded, last_sequence: int
+) -> None:
     head = store.session_head(connection, session_id)
     if head is None:
         report.add("head_missing", session_id, "The session has no head.")
         return
-    imported = last_import(connection, session_id)
     # Of a session that is here in part, the numbers of what is not here stay taken.
-    expected = max(store.last_sequence(connection, session_id) + 1, imported.next_sequence if imported else 0)
-    if head[1] != expected:
-        report.add("head_altered", session_id, f"Its next sequence is {head[1]}; after its entries it is {expected}.")
+    taken = recorded.imported.get("next_sequence")
+    expected = max(last_sequence + 1, taken if isinstance(taken, int) else 0)
+    if head.next_sequence != expected:
+        message = f"Its next sequence is {head.next_sequence}; after its entries it is {expected}."
+        report.add("head_altered", session_id, message)
 
 
-def _verify_origin(report: Report, connection: Connection, session_id: str) -> None:
-    created = _last_body(connection, session_id, SESSION_CREATED)
-    imported = _last_body(connection, session_id, SESSION_IMPORTED)
-    origin = created.get("forked_from", imported.get("forked_from"))
+def _verify_origin(report: Report, connection: Connection, session_id: str, recorded: Recorded) -> None:
+    origin = recorded.forked_from
     if not isinstance(origin, dict):
         return
     entry_id = str(origin.get("entry_id"))
@@ -193,31 +217,6 @@ def _verify_origin(report: Report, connection: Connection, session_id: str) -> N
         report.add("origin_missing", entry_id, f"{session_id} was forked from it, but it is not there.")
     elif stored != origin.get("entry_hash"):
         report.add("origin_altered", entry_id, f"{session_id} was forked from it under another hash.")
-
-
-def _verify_seal(report: Report, connection: Connection, session_id: str) -> None:
-    sealed = _last_body(connection, session_id, ROOT_SEALED)
-    sequence = sealed.get("sequence")
-    if not isinstance(sequence, int):
-        return
-    try:
-        root = root_of(connection, session_id, through=sequence)
-    except TreeUnsound:
-        return  # told by the caller already: a tree that is unsound in part is so as a whole
-    if root != sealed.get("session_root"):
-        report.add("root_altered", session_id, f"The root through sequence {sequence} is not the one that was sealed.")
-
-
-def _verify_import(report: Report, connection: Connection, session_id: str, root: str | None) -> None:
-    """Check what was taken in from elsewhere against the root that was recorded then."""
-    imported = last_import(connection, session_id)
-    if imported is None or root is None:
-        return  # without a root the tree is unsound, which was told
-    if store.last_sequence(connection, session_id) > imported.sequence:
-        root = root_of(connection, session_id, through=imported.sequence)
-    if root != imported.session_root:
-        message = f"The root through sequence {imported.sequence} is not the one that was imported."
-        report.add("root_altered", session_id, message)
 
 
 def _last_body(connection: Connection, session_id: str, event_type: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import anyio
 from anyio import to_thread
 from anyio.lowlevel import RunVar
 
+from bridge.process.confinement import Confinement, confined
 from bridge.process.errors import ProgramNotExecutable, ProgramNotFound, SpawnFailed, WorkingDirectoryMissing
 from bridge.process.groups import DEFAULT_GRACE_SECONDS, KILL_WAIT_SECONDS, EndReport, end_group_blocking
 from bridge.process.identity import Marker, ProcessIdentity, identity_of
@@ -146,6 +147,11 @@ class Child:
         """Whether the process itself is over; what it started may still run."""
         return self._ended.is_set()
 
+    @property
+    def exit(self) -> ChildExit | None:
+        """How it ended, once its whole group is gone; None before."""
+        return self._exit
+
     async def left_within(self, seconds: float) -> bool:
         """Wait for the process itself to end by its own will; return whether it did."""
         return await _in_thread(self._ended.wait, seconds)
@@ -249,6 +255,7 @@ async def spawn(
     stderr_path: Path,
     output_limit_bytes: int = DEFAULT_OUTPUT_LIMIT_BYTES,
     marker: Marker | None = None,
+    confinement: Confinement | None = None,
 ) -> Child:
     """Start a program as the leader of a new session and process group, reading from /dev/null.
 
@@ -267,11 +274,15 @@ async def spawn(
         What it may write to both together.
     marker
         Added to the environment, so that everything the child starts can be found.
+    confinement
+        Where it, and everything it starts, may write; None: wherever this process may.
 
     Raises
     ------
     ProgramNotFound, ProgramNotExecutable, WorkingDirectoryMissing, SpawnFailed
         If it could not be started; then nothing runs.
+    ConfinementUnavailable, ConfinementFailed
+        If it could not be confined; then nothing runs either.
     """
     full_environment = dict(environment)
     if marker is not None:
@@ -283,7 +294,7 @@ async def spawn(
             output = _Output((stdout_path, stderr_path), output_limit_bytes)
         except OSError as error:
             raise _explain(error, argv[0]) from error
-        process = _start(list(argv), cwd, full_environment, output)
+        process = _start(list(argv), cwd, full_environment, output, confinement)
         return Child(process, _identified(process, argv[0], output), output=output, marker=marker)
 
     # Cancelled before the thread has begun, nothing is started; from then on anyio waits for the thread's answer.
@@ -307,6 +318,7 @@ async def spawn_piped(
     stderr_path: Path,
     output_limit_bytes: int = DEFAULT_OUTPUT_LIMIT_BYTES,
     marker: Marker | None = None,
+    confinement: Confinement | None = None,
 ) -> Piped:
     """Start a program as :func:`spawn` does, but with pipes for its standard input and output.
 
@@ -322,7 +334,7 @@ async def spawn_piped(
             output = _Output((stderr_path,), output_limit_bytes)
         except OSError as error:
             raise _explain(error, argv[0]) from error
-        process = _start(list(argv), cwd, full_environment, output, is_piped=True)
+        process = _start(list(argv), cwd, full_environment, output, confinement, is_piped=True)
         ends = [os.dup(pipe.fileno()) for pipe in (process.stdin, process.stdout) if pipe is not None]
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
@@ -350,9 +362,15 @@ def _require_startable(argv: Sequence[str], cwd: Path) -> None:
 
 
 def _start(
-    argv: list[str], cwd: Path, environment: dict[str, str], output: _Output, *, is_piped: bool = False
+    argv: list[str],
+    cwd: Path,
+    environment: dict[str, str],
+    output: _Output,
+    confinement: Confinement | None,
+    *,
+    is_piped: bool = False,
 ) -> subprocess.Popen[bytes]:
-    try:
+    def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             argv,
             cwd=cwd,
@@ -363,6 +381,12 @@ def _start(
             start_new_session=True,
             bufsize=0,
         )
+
+    try:
+        return start() if confinement is None else confined(confinement, start)
+    except SpawnFailed:
+        output.close()
+        raise
     except (OSError, ValueError) as error:
         output.close()
         raise _explain(error, argv[0]) from error

@@ -39,3 +39,21 @@ class WorkingDirectoryMissing(BridgeError):
     exit_status = 44
     summary = "The folder that a child process is to run in does not exist."
     default_hint = "If it was a worktree, it was removed behind Bridge's back: discard the task, or retry it."
+
+
+class ConfinementUnavailable(SpawnFailed):
+    """Raised when a child is to be confined and this machine's kernel cannot."""
+
+    code = "confinement_unavailable"
+    summary = "A child process was to be confined, and the kernel has no Landlock, or too old a one."
+    default_hint = (
+        'Use a kernel from Linux 6.2 on with Landlock enabled, or set confinement to "auto"; see docs/isolation.md.'
+    )
+
+
+class ConfinementFailed(SpawnFailed):
+    """Raised when the kernel has Landlock and refuses what a confinement asks for."""
+
+    code = "confinement_failed"
+    summary = "The kernel refused to confine a child process."
+    default_hint = "The message names what it refused; a path that may not be searched is the usual cause."

@@ -9,6 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bridge.storage.tables.lifecycle import refused_transition
+
+#: What the guard over the states of delegations says.
+TRANSITION_REFUSED = "a state does not lead to that one"
+
 #: Immutable tables and, for the INSERT guard, when a new row meets an existing one. An entry's id needs no look of
 #: its own: a check derives it from the sequence. An event's key needs none: the guard against gaps refuses it.
 IMMUTABLE_TABLES: dict[str, str | None] = {
@@ -44,6 +49,8 @@ def trigger_statements(table: str | None = None) -> Iterator[str]:
         yield _parent_guard()
     if table in (None, "audit_events"):
         yield _chain_guard()
+    if table in (None, "delegations"):
+        yield _transition_guard()
 
 
 def _immutable(table: str, conflict: str | None) -> Iterator[str]:
@@ -75,4 +82,11 @@ def _chain_guard() -> str:
         "WHEN NEW.ordinal <> coalesce("
         "(SELECT max(ordinal) + 1 FROM audit_events WHERE chain_id = NEW.chain_id), 0) "
         "BEGIN SELECT RAISE(ABORT, 'audit_events: the ordinal must follow the last one'); END"
+    )
+
+
+def _transition_guard() -> str:
+    return (
+        f"CREATE TRIGGER delegations_transition BEFORE UPDATE OF status ON delegations WHEN {refused_transition()} "
+        f"BEGIN SELECT RAISE(ABORT, 'delegations: {TRANSITION_REFUSED}'); END"
     )

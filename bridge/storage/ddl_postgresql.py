@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridge.storage.ddl import IMMUTABLE_TABLES, REMOVABLE
+from bridge.storage.ddl import IMMUTABLE_TABLES, REMOVABLE, TRANSITION_REFUSED
+from bridge.storage.tables.lifecycle import refused_transition
 
 #: Owns nothing, and may neither alter nor empty a table; Bridge works under it wherever it may. See docs/postgresql.md.
 APPLICATION_ROLE = "bridge_app"
@@ -51,6 +52,9 @@ def trigger_statements(schema: str) -> Iterator[str]:
         "no_gap",
         "NEW.ordinal <> coalesce((SELECT max(ordinal) + 1 FROM {table} WHERE chain_id = NEW.chain_id), 0)",
         "the ordinal must follow the last one",
+    )
+    yield from _guard(
+        schema, "delegations", "transition", refused_transition(), TRANSITION_REFUSED, on="UPDATE OF status"
     )
 
 
@@ -94,15 +98,15 @@ def _removal_guard(schema: str, table: str, condition: str) -> Iterator[str]:
     yield from _trigger(schema, table, name, f"DELETE ON {schema}.{table} FOR EACH ROW", f"bridge_{name}")
 
 
-def _guard(schema: str, table: str, name: str, condition: str, message: str) -> Iterator[str]:
-    """Yield a trigger that refuses a new row for which a condition holds."""
+def _guard(schema: str, table: str, name: str, condition: str, message: str, *, on: str = "INSERT") -> Iterator[str]:
+    """Yield a trigger that refuses a new row, or a change of one, for which a condition holds."""
     refused = condition.format(table=f"{schema}.{table}")
     yield (
         f"CREATE FUNCTION {schema}.bridge_{name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF {refused} THEN"
         f" RAISE EXCEPTION USING MESSAGE = '{table}: {message}', ERRCODE = 'integrity_constraint_violation';"
         " END IF; RETURN NEW; END $$"
     )
-    when = f"INSERT ON {schema}.{table} FOR EACH ROW"
+    when = f"{on} ON {schema}.{table} FOR EACH ROW"
     yield from _trigger(schema, table, f"{table}_{name}", when, f"bridge_{name}")
 
 

@@ -94,6 +94,15 @@ def iterate_blobs(connection: Connection) -> Iterator[Blob]:
         yield Blob(*row)
 
 
+def text_sizes(connection: Connection) -> dict[str, set[int | None]]:
+    """Return the sizes that entries' rows say of their long texts, by the digests of these."""
+    query = select(_E.payload_hash, _E.payload_bytes).where(_E.blob_digest.is_not(None)).distinct()
+    found: dict[str, set[int | None]] = {}
+    for digest, size in connection.execute(query):
+        found.setdefault(digest, set()).add(size)
+    return found
+
+
 def remove_unused(tx: Transaction) -> int:
     """Remove the long texts that no entry refers to, and return how many there were.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,12 +23,13 @@ from sqlalchemy.pool import NullPool, QueuePool
 
 from bridge.foundation.errors import InvalidConfiguration
 from bridge.storage import fulltext
-from bridge.storage.ddl_postgresql import APPLICATION_ROLE, grant_statements, role_statement, trigger_statements
+from bridge.storage.ddl_postgresql import APPLICATION_ROLE, trigger_statements
 from bridge.storage.engine import MAX_READERS
-from bridge.storage.errors import DatabaseBusy, DatabaseFailed, DatabaseMissing, SchemaUpgradeNeeded, StoreClosed
+from bridge.storage.errors import DatabaseBusy, DatabaseMissing, SchemaUpgradeNeeded, StoreClosed
 from bridge.storage.locking import StoreLock
 from bridge.storage.prepared import driver_of
 from bridge.storage.schema_version import MAX_SHOWN, SCHEMA_VERSION, VERSION_TABLE, Look, require_supported
+from bridge.storage.server_catalog import SCHEMA, grant, look_at, require_utf8, schema_of
 from bridge.storage.tables import metadata, schema_version
 from bridge.storage.tables.base import note_for_postgresql
 from bridge.storage.transaction import typed_error
@@ -52,17 +53,15 @@ CONNECT_TIMEOUT_SECONDS = 10
 #: A longer wait of a follower is made of several.
 _FOLLOWER_SLICE_SECONDS = 1.0
 
-#: The schema whose tables are meant: the first of the search path. One database may hold several stores.
-_SCHEMA = "current_schema()"
 #: Shared by every connection of a store, held alone by an upgrade: what the lock file is beside a SQLite file. It
 #: belongs to the connection, so that whoever lost it has lost the connection too.
-_HOLD_KEY = f"hashtextextended('bridge store ' || {_SCHEMA}, 0)"
+_HOLD_KEY = f"hashtextextended('bridge store ' || {SCHEMA}, 0)"
 #: Pause between two tries of an upgrade to get it. An upgrade never queues for it, since whoever came after would then
 #: wait for it in turn.
 _RETRY_SECONDS = 0.05
-_LOCK_KEY = f"hashtextextended('bridge ' || {_SCHEMA}, 0)"
+_LOCK_KEY = f"hashtextextended('bridge ' || {SCHEMA}, 0)"
 #: Takes the store's write lock, and tells followers once the transaction is committed; one round trip for both.
-_CHANNEL = f"'bridge ' || {_SCHEMA}"
+_CHANNEL = f"'bridge ' || {SCHEMA}"
 _BEGIN_WRITE = f"SELECT pg_advisory_xact_lock({_LOCK_KEY}), pg_notify({_CHANNEL}, '')"
 _CONNECT_ARGUMENTS = {
     "connect_timeout": CONNECT_TIMEOUT_SECONDS,
@@ -126,7 +125,7 @@ class PostgresqlBackend:
                 connection.exec_driver_sql(_BEGIN_WRITE)
                 if not look_at(connection).is_empty:
                     return False
-                _require_utf8(connection)
+                require_utf8(connection)
                 schema = schema_of(connection)
                 metadata.create_all(connection, checkfirst=False)
                 for statement in (*fulltext.postgresql_statements(), *trigger_statements(schema)):
@@ -391,54 +390,6 @@ def _configure_writer(connection: psycopg.Connection[Any]) -> None:
     ).fetchone()
     if may_act is not None and may_act[0]:
         connection.execute(f"SET ROLE {APPLICATION_ROLE}")
-
-
-def look_at(connection: Connection, client: tuple[str, str] | None = None) -> Look:
-    query = f"SELECT tablename FROM pg_tables WHERE schemaname = {_SCHEMA}"  # noqa: S608 - constant
-    tables = set(connection.exec_driver_sql(query).scalars())
-    if not tables:
-        return Look(is_empty=True)
-    if VERSION_TABLE not in tables:
-        return Look(is_empty=False)
-    columns = connection.exec_driver_sql(
-        "SELECT column_name FROM information_schema.columns"  # noqa: S608 - constants
-        f" WHERE table_schema = {_SCHEMA} AND table_name = '{VERSION_TABLE}'"
-    ).scalars()
-    if "version_num" not in set(columns):
-        return Look(is_empty=False)
-    rows = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE} LIMIT {MAX_SHOWN}").scalars()  # noqa: S608 - constants
-    versions = tuple(None if value is None else str(value) for value in rows)
-    last = None
-    if client is not None and "clients" in tables:
-        query = "SELECT last_used_at FROM clients WHERE host = %s AND version = %s"
-        last = connection.exec_driver_sql(query, client).scalar()
-    return Look(is_empty=False, versions=versions, last_use=last)
-
-
-def schema_of(connection: Connection) -> str:
-    """Return the quoted name of the schema that the tables go into."""
-    schema: str | None = connection.exec_driver_sql(f"SELECT quote_ident({_SCHEMA})").scalar()
-    if schema is None:
-        raise DatabaseFailed("The search path names no schema that exists. Nothing was written.")
-    return schema
-
-
-def _require_utf8(connection: Connection) -> None:
-    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
-    if encoding != "UTF8":
-        raise DatabaseFailed(
-            f"The database has the encoding {encoding}; the store needs UTF8. Nothing was written.",
-            hint="Make it with: createdb --encoding=UTF8 --template=template0 NAME",
-        )
-
-
-def grant(connection: Connection, schema: str, tables: Iterable[str]) -> None:
-    """Let the application role work with tables; make the role if it is missing and may be made."""
-    connection.exec_driver_sql(role_statement())
-    query = f"SELECT 1 FROM pg_roles WHERE rolname = '{APPLICATION_ROLE}'"  # noqa: S608 - constant
-    if connection.exec_driver_sql(query).first() is not None:
-        for statement in grant_statements(schema, iter(tables)):
-            connection.exec_driver_sql(statement)
 
 
 def _is_unknown_database(error: DBAPIError) -> bool:

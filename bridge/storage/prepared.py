@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from typing import Any, Protocol, cast
 
 from sqlalchemy import Connection, Dialect, Insert
@@ -20,6 +21,10 @@ from sqlalchemy.sql import ClauseElement
 STREAMED_ROWS = 1000
 #: Rows that one INSERT takes at once on SQLite, in one call of its library: a tenth less than row by row.
 ROWS_TOGETHER = 32
+
+
+#: Numbers of the cursors that are kept on a server.
+_STREAMS = count()
 
 
 class Cursor(Protocol):
@@ -93,6 +98,28 @@ def end_reading(driver: DriverConnection) -> None:
         cast("Any", driver).rollback()
 
 
+@contextmanager
+def any_texts(connection: Connection) -> Iterator[None]:
+    """Read texts that are not UTF-8 as well, with the bytes that are none as surrogates, as file names are read.
+
+    On SQLite alone a text can be anything; there reading one that is no UTF-8 fails otherwise.
+    """
+    driver = driver_of(connection)
+    if not isinstance(driver, sqlite3.Connection):
+        yield
+        return
+    before = driver.text_factory
+    driver.text_factory = _decoded
+    try:
+        yield
+    finally:
+        driver.text_factory = before
+
+
+def _decoded(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
 def count_changes(driver: DriverConnection) -> int | None:
     """Return how many rows the connection changed so far; None where the driver does not count."""
     changes: int | None = getattr(driver, "total_changes", None)
@@ -141,6 +168,23 @@ class Prepared:
         if compiled.positions is None:
             return driver.execute(compiled.text, dict(zip(compiled.names, known, strict=True)))
         return driver.execute(compiled.text, [known[position] for position in compiled.positions])
+
+    def stream(self, connection: Connection, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query, however many, in bounded memory; several may be under way at once."""
+        driver = driver_of(connection)
+        if is_sqlite(driver):
+            return iter(self.run_on(driver, connection.dialect, values))
+        return self._stream_from_server(driver, connection.dialect, values)
+
+    def _stream_from_server(
+        self, driver: DriverConnection, dialect: Dialect, values: tuple[Any, ...]
+    ) -> Iterator[tuple[Any, ...]]:
+        compiled = self._compiled.get(dialect.name) or self._compile(dialect)
+        known = dict(zip(compiled.names, values + compiled.constants, strict=True))
+        with cast("Any", driver).cursor(name=f"bridge_stream_{next(_STREAMS)}") as cursor:
+            cursor.itersize = STREAMED_ROWS
+            cursor.execute(compiled.text, known)
+            yield from cursor
 
     def run_many_on(self, driver: DriverConnection, dialect: Dialect, rows: list[tuple[Any, ...]]) -> None:
         """Run the statement once for each row of values, in order."""

@@ -8,22 +8,20 @@ the store: an interrupted upgrade is simply a store of the version that it had r
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from bridge.storage.errors import BackupUnconfirmed, UpgradeFailed
-from bridge.storage.postgresql import grant, look_at, schema_of
 from bridge.storage.prepared import driver_of, table_names
 from bridge.storage.schema_version import SCHEMA_VERSION, judge
+from bridge.storage.server_catalog import grant, look_at, schema_of
 from bridge.storage.survey import Survey, Unreadable
 from bridge.storage.tables.conversations import other_versions
 from bridge.storage.transaction import typed_error
 from bridge.storage.upgrading import Client, Plan, Upgraded, UpgradeProgress, require_older_or_same
-
-if TYPE_CHECKING:
-    from bridge.storage.postgresql import PostgresqlBackend
 
 #: The first schema that a store on PostgreSQL ever had: those before are SQLite's alone.
 FIRST_VERSION = 7
@@ -38,13 +36,30 @@ _NOT_MINE = (
 )
 
 
-def survey(backend: PostgresqlBackend, *, readable_versions: Collection[int], timeout_seconds: float) -> Survey:
+class Server(Protocol):
+    """The connections that an upgrade needs; ``postgresql.PostgresqlBackend`` gives them."""
+
+    @property
+    def place(self) -> str:
+        """Where the store is, for people."""
+        ...
+
+    def read_anything(self, *, timeout_seconds: float) -> AbstractContextManager[Connection]:
+        """Open a snapshot of a store of any version."""
+        ...
+
+    def held_alone(self, *, timeout_seconds: float) -> AbstractContextManager[Connection]:
+        """Wait until nobody has the store open, and keep everyone out while the connection lasts."""
+        ...
+
+
+def survey(server: Server, *, readable_versions: Collection[int], timeout_seconds: float) -> Survey:
     """Return what a store is; as :func:`bridge.storage.survey.survey`."""
-    with backend.read_anything(timeout_seconds=timeout_seconds) as connection:
+    with server.read_anything(timeout_seconds=timeout_seconds) as connection:
         found = look_at(connection)
         relation, _, value = ("absent", "", None) if found.is_empty else judge(found.versions)
         return Survey(
-            place=backend.place,
+            place=server.place,
             relation=relation,
             found=value,
             size_bytes=int(connection.exec_driver_sql(_SIZE).scalar_one()),
@@ -55,7 +70,7 @@ def survey(backend: PostgresqlBackend, *, readable_versions: Collection[int], ti
         )
 
 
-def plan(backend: PostgresqlBackend, *, timeout_seconds: float) -> Plan:
+def plan(server: Server, *, timeout_seconds: float) -> Plan:
     """Return what :func:`upgrade` would do, from a look that changes nothing.
 
     Raises
@@ -67,12 +82,12 @@ def plan(backend: PostgresqlBackend, *, timeout_seconds: float) -> Plan:
     UpgradeFailed
         If its version is one that no store on PostgreSQL ever had.
     """
-    with backend.read_anything(timeout_seconds=timeout_seconds) as connection:
-        return _plan(backend, connection)
+    with server.read_anything(timeout_seconds=timeout_seconds) as connection:
+        return _plan(server, connection)
 
 
 def upgrade(
-    backend: PostgresqlBackend,
+    server: Server,
     *,
     moment: str,
     timeout_seconds: float,
@@ -105,22 +120,22 @@ def upgrade(
         Before anything was touched.
     """
     told = progress or (lambda _what, _step, _done, _total: None)
-    planned = plan(backend, timeout_seconds=timeout_seconds)
+    planned = plan(server, timeout_seconds=timeout_seconds)
     if planned.found == planned.target:
         return Upgraded(planned.found, planned.target, was_rehearsal=rehearse, clients=planned.clients)
     if not (rehearse or is_backed_up):
         raise BackupUnconfirmed(
-            f"The store at {backend.place} would go from schema {planned.found} to {planned.target}, and Bridge makes "
+            f"The store at {server.place} would go from schema {planned.found} to {planned.target}, and Bridge makes "
             "no backup of a store on PostgreSQL. Nothing was touched."
         )
     # Alembic costs 200 ms, and only a store that is not up to date needs it.
     from bridge.storage.migrations.running import require_unaltered, run_on
 
     require_unaltered()
-    with backend.held_alone(timeout_seconds=timeout_seconds) as connection:
+    with server.held_alone(timeout_seconds=timeout_seconds) as connection:
         with connection.begin():
             # Another upgrade may have run while this one waited.
-            planned = _plan(backend, connection)
+            planned = _plan(server, connection)
             _require_ownership(connection, planned.found)
         if planned.found == planned.target:
             return Upgraded(planned.found, planned.target, was_rehearsal=rehearse, clients=planned.clients)
@@ -143,8 +158,8 @@ def upgrade(
     return Upgraded(planned.found, planned.target, was_rehearsal=rehearse, clients=planned.clients)
 
 
-def _plan(backend: PostgresqlBackend, connection: Connection) -> Plan:
-    version = require_older_or_same(backend.place, look_at(connection))
+def _plan(server: Server, connection: Connection) -> Plan:
+    version = require_older_or_same(server.place, look_at(connection))
     if version < FIRST_VERSION:
         raise UpgradeFailed(
             f"This store has schema {version}, and on PostgreSQL stores begin at schema {FIRST_VERSION}: there are no "

@@ -128,6 +128,11 @@ def activate(tx: Transaction, workspace: Workspace, location: RepositoryLocation
     )
 
 
+def take_up(tx: Transaction, workspace: Workspace, moment: str) -> Workspace:
+    """Record that somebody works in a kept worktree again."""
+    return store.update_workspace(tx, workspace.id, moment, status=WorkspaceStatus.ACTIVE, kept_reason=None)
+
+
 def free(tx: Transaction, workspace: Workspace, moment: str) -> Workspace:
     """Record that there is no worktree (any more); its path may be used again."""
     return store.update_workspace(tx, workspace.id, moment, status=WorkspaceStatus.REMOVED, kept_reason=None)

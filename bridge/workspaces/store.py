@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +42,8 @@ from bridge.workspaces.models import (
 
 #: Values in one IN list; SQLite takes 32,766.
 _CHUNK: Final = 500
+#: Pages read at a time where all are.
+_PAGES_AT_ONCE: Final = 32
 _W = workspaces.c
 _COLUMNS = [
     _W.id,
@@ -284,6 +286,24 @@ def page_index_text(connection: Connection, dirty_hash: str) -> str | None:
     query = select(manifests.c.page_index).where(manifests.c.dirty_hash == dirty_hash)
     found: str | None = connection.execute(query).scalar_one_or_none()
     return found
+
+
+def state_hashes(connection: Connection) -> list[tuple[str, str]]:
+    """Return the digest of every stored state, with the manifest that its row names."""
+    query = select(repository_states.c.state_digest, repository_states.c.dirty_hash)
+    return [(row[0], row[1]) for row in connection.execute(query.order_by(repository_states.c.state_digest))]
+
+
+def manifest_hashes(connection: Connection) -> list[str]:
+    """Return the hashes of all stored manifests."""
+    return list(connection.execute(select(manifests.c.dirty_hash).order_by(manifests.c.dirty_hash)).scalars())
+
+
+def iterate_pages(connection: Connection) -> Iterator[tuple[str, Any]]:
+    """Yield every page of a manifest with its digest, a few at a time."""
+    query = select(manifest_pages.c.page_digest, manifest_pages.c.body).order_by(manifest_pages.c.page_digest)
+    for row in connection.execute(query, execution_options={"yield_per": _PAGES_AT_ONCE}):
+        yield row[0], row[1]
 
 
 def page_size(connection: Connection, page_digest: str) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,8 @@ from bridge.adapters.base import FailureClass
 from bridge.adapters.conversation import OpenRequest
 from bridge.adapters.errors import ConversationEnded
 from bridge.adapters.events import AdapterEvent
-from bridge.process.children import Piped
+from bridge.adapters.quotas import quota_of
+from bridge.process.children import ChildExit, Piped
 from bridge.process.talking import Lines
 
 #: Events that may wait to be taken; beyond it the agent is not listened to until some are.
@@ -82,6 +84,7 @@ class AcpConversation:
         self._room = asyncio.Event()
         self._assembler: Assembler | None = None
         self._cancel_asked_at: float | None = None
+        self._fault_details: dict[str, Any] = {}
         self._is_killed = False
         self._is_open = True
         self._is_closed = False
@@ -99,6 +102,10 @@ class AcpConversation:
     @property
     def is_open(self) -> bool:
         return self._is_open and not self._transport.has_ended
+
+    @property
+    def ended(self) -> ChildExit | None:
+        return self._child.exit
 
     def listen(self) -> None:
         """Begin to read what the agent says; the protocol's library must be imported by then."""
@@ -145,7 +152,7 @@ class AcpConversation:
             for event in self._last_events(answer, status):
                 yield event
             if fault is not None:
-                yield events.fault(reason, code=str(fault), turn_id=turn_id)
+                yield events.fault(reason, code=str(fault), turn_id=turn_id, details=self._fault_details)
             is_over = True
             self._assembler = None
             seconds = round(time.monotonic() - began, 3)
@@ -165,7 +172,7 @@ class AcpConversation:
         if self._assembler is None or self._cancel_asked_at is not None:
             return
         self._cancel_asked_at = time.monotonic()
-        self._client.cancelled.set()
+        self._client.cancel()
         try:
             await self._connection.send_notification("session/cancel", {"sessionId": self._native_session_id})
         except ConnectionError:
@@ -175,7 +182,7 @@ class AcpConversation:
         """End the agent's processes now."""
         self._is_killed = True
         self._is_open = False
-        self._client.cancelled.set()
+        self._client.cancel()
         await self._child.cancel(KILL_GRACE_SECONDS)
         self._signal.set()
 
@@ -185,7 +192,7 @@ class AcpConversation:
             return
         self._is_closed, self._is_open = True, False
         with anyio.CancelScope(shield=True):
-            self._client.cancelled.set()
+            self._client.cancel()
             self._lines.close_input()
             await self._child.left_within(LEAVE_SECONDS)
             await self._child.cancel(self._limits.grace_seconds)
@@ -221,8 +228,8 @@ class AcpConversation:
         self._events.clear()
         self._assembler = Assembler(turn_id, self._opening.directory, self._opening.live)
         self._cancel_asked_at = None
-        self._client.turn_id = turn_id
-        self._client.cancelled = anyio.Event()
+        self._fault_details = {}
+        self._client.begin(turn_id)
         self._transport.heard_at = time.monotonic()
         self._transport.received_bytes = 0
         self._transport.malformed.clear()
@@ -273,6 +280,10 @@ class AcpConversation:
         if isinstance(error, RequestError):
             if self._cancel_asked_at is not None:
                 return "cancelled", "", None
+            quota = quota_of(error.code, error.data, now=datetime.now(UTC))
+            if quota is not None:
+                self._fault_details = {} if quota.resets_at is None else {"resets_at": quota.resets_at}
+                return "failed", f"The quota is used up: {_error_text(error)}", FailureClass.QUOTA_EXHAUSTED
             return "failed", f"The agent answered with an error: {_error_text(error)}", FailureClass.AGENT_ERROR
         if not isinstance(error, ConnectionError):
             raise error

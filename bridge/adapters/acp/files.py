@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from bridge.adapters.errors import AgentFileUnusable, PathOutsideDirectory
+from bridge.adapters.errors import AgentFileMissing, AgentFileUnusable, PathOutsideDirectory
 
 #: Bytes of a file that is read or written for an agent.
 MAX_FILE_BYTES: Final = 8 * 2**20
@@ -211,4 +211,5 @@ def _explained(error: OSError, path: str) -> PathOutsideDirectory | AgentFileUnu
         return _outside(path, "leads through a symlink")
     if error.errno == errno.ENOTDIR:
         return _outside(path, "leads through a symlink or a file")
-    return AgentFileUnusable(f"{path[:300]!r}: {error.strerror}.", details={"path": path[:1000]})
+    kind = AgentFileMissing if error.errno == errno.ENOENT else AgentFileUnusable
+    return kind(f"{path[:300]!r}: {error.strerror}.", details={"path": path[:1000]})

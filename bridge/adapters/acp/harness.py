@@ -52,12 +52,15 @@ class AcpHarness:
     allowed
         Capabilities that are used if the agent has them, out of ``config.HARNESS_CAPABILITIES``; None: all but
         ``terminal``.
+    reads_itself
+        Whether it is not offered to read files through Bridge, though it may write them so.
     """
 
     name: str
     command: tuple[str, ...]
     additions: Mapping[str, str] = field(default_factory=dict)
     allowed: frozenset[str] | None = None
+    reads_itself: bool = False
 
     @property
     def capabilities(self) -> Capabilities:
@@ -123,7 +126,7 @@ class AcpHarness:
         return {
             "protocolVersion": PROTOCOL_VERSION,
             "clientCapabilities": {
-                "fs": {"readTextFile": has_files, "writeTextFile": has_files},
+                "fs": {"readTextFile": has_files and not self.reads_itself, "writeTextFile": has_files},
                 "terminal": self._may("terminal"),
             },
             "clientInfo": {"name": "bridge", "title": "Bridge", "version": bridge.__version__},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -13,17 +12,23 @@ from anyio import to_thread
 from bridge.adapters.acp.assembling import trimmed
 from bridge.adapters.acp.files import ConfinedFiles
 from bridge.adapters.acp.terminals import Terminals
-from bridge.adapters.conversation import PermissionAnswer, PermissionOption, PermissionPolicy, PermissionRequest
+from bridge.adapters.asking import Asking
+from bridge.adapters.errors import AgentFileMissing
 from bridge.adapters.events import AdapterEvent
+from bridge.adapters.permission import PermissionOption, PermissionPolicy, PermissionRequest
 from bridge.foundation.errors import BridgeError
 
 #: JSON-RPC codes of the answers given here.
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 METHOD_NOT_FOUND: Final = -32601
+RESOURCE_NOT_FOUND: Final = -32002
 #: Answers that an agent may offer, and characters of each.
 MAX_OPTIONS: Final = 20
 MAX_OPTION_TEXT: Final = 300
+#: Files of one call that are looked at.
+MAX_PATHS: Final = 200
+_PATH_FIELDS: Final = ("path", "file_path", "filePath", "abs_path", "notebook_path")
 
 
 class RequestRefused(Exception):
@@ -62,15 +67,23 @@ class ClientSide:
     ) -> None:
         self._files = files
         self._terminals = terminals
-        self._permission = permission
-        self._emit = emit
+        self._asking = Asking(permission, emit)
         self._announce = announce
-        self._numbers = itertools.count(1)
-        self.turn_id: str | None = None
-        #: Set once the running turn was cancelled: what is being asked then is not answered any more.
-        self.cancelled = anyio.Event()
         #: Requests that the agent waits for; its silence is ours meanwhile.
         self.waiting = 0
+
+    @property
+    def turn_id(self) -> str | None:
+        """The turn that is running, or ran last."""
+        return self._asking.turn_id
+
+    def begin(self, turn_id: str) -> None:
+        """Take note of a turn that begins."""
+        self._asking.turn_id, self._asking.cancelled = turn_id, anyio.Event()
+
+    def cancel(self) -> None:
+        """Leave what is being asked unanswered: the turn is being ended."""
+        self._asking.cancelled.set()
 
     async def answer(self, method: str, params: Any) -> Any:
         """Return the result of a request.
@@ -85,6 +98,10 @@ class ClientSide:
         with self._counted():
             try:
                 return await self._dispatch(method, params)
+            except AgentFileMissing as error:
+                # The code and the words that agents know.
+                words = f"Resource not found: {params.get('path')}"[:MAX_OPTION_TEXT]
+                raise RequestRefused(RESOURCE_NOT_FOUND, words, {"code": error.code, **error.details}) from error
             except BridgeError as error:
                 data = {"code": error.code, "hint": error.hint, **error.details}
                 raise RequestRefused(INVALID_PARAMS, error.message, data) from error
@@ -128,7 +145,7 @@ class ClientSide:
             PermissionOption("reject", "Refuse", "reject_once"),
         )
         request = PermissionRequest(command[:MAX_OPTION_TEXT], "execute", "", options, {"command": command})
-        answer = await self._decide(request)
+        answer = await self._asking.decide(request)
         if answer.option_id != "allow":
             raise RequestRefused(INVALID_PARAMS, "Running this was not allowed.")
 
@@ -144,47 +161,12 @@ class ClientSide:
             tool_call_id=str(call.get("toolCallId") or "")[:MAX_OPTION_TEXT],
             options=options,
             details=trimmed(call.get("rawInput")),
+            paths=tuple(_paths(call)),
         )
-        answer = await self._decide(request)
-        if answer.option_id is None or self.cancelled.is_set():
+        answer = await self._asking.decide(request)
+        if answer.option_id is None or self._asking.cancelled.is_set():
             return {"outcome": {"outcome": "cancelled"}}
         return {"outcome": {"outcome": "selected", "optionId": answer.option_id}}
-
-    async def _decide(self, request: PermissionRequest) -> PermissionAnswer:
-        approval_id = f"{self.turn_id or 'none'}-{next(self._numbers)}"
-        about = {"approval_id": approval_id, "turn_id": self.turn_id, "tool_call_id": request.tool_call_id or None}
-        about = {name: value for name, value in about.items() if value is not None}
-        offered = [{"id": option.id, "name": option.name, "kind": option.kind} for option in request.options]
-        asked = {**about, "action": request.title, "options": offered}
-        self._emit(AdapterEvent("approval.requested", asked))
-        answer = PermissionAnswer(None, "cancelled")
-        try:
-            answer = await self._answer_or_cancelled(request)
-        finally:
-            # Also when the process ends while somebody thinks about it.
-            chosen = next((option for option in request.options if option.id == answer.option_id), None)
-            decision = "cancelled" if chosen is None else chosen.kind
-            self._emit(
-                AdapterEvent("approval.resolved", {**about, "decision": decision, "decided_by": answer.decided_by})
-            )
-        return answer if chosen is not None else PermissionAnswer(None, answer.decided_by)
-
-    async def _answer_or_cancelled(self, request: PermissionRequest) -> PermissionAnswer:
-        answer = PermissionAnswer(None, "cancelled")
-
-        async def ask() -> None:
-            nonlocal answer
-            try:
-                answer = await self._permission(request)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with the policy, nothing is allowed by it
-                answer = PermissionAnswer(None, f"policy failed: {type(error).__name__}")
-            group.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(ask)
-            await self.cancelled.wait()
-            group.cancel_scope.cancel()
-        return answer
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -203,6 +185,21 @@ def _options(found: Any) -> Iterator[PermissionOption]:
             yield PermissionOption(
                 item["optionId"], name[:MAX_OPTION_TEXT], kind if isinstance(kind, str) and kind else "other"
             )
+
+
+def _paths(call: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the files that a call names: its locations, and the fields of its input that harnesses use for a path."""
+    locations = call.get("locations")
+    for place in locations[:MAX_PATHS] if isinstance(locations, list) else ():
+        if isinstance(place, Mapping) and isinstance(place.get("path"), str):
+            yield place["path"]
+    if isinstance(locations, list) and len(locations) > MAX_PATHS:
+        yield "/"  # what is not looked at may lie anywhere
+    given = call.get("rawInput")
+    fields = given if isinstance(given, Mapping) else {}
+    for name in _PATH_FIELDS:
+        if isinstance(fields.get(name), str):
+            yield fields[name]
 
 
 def _text(params: Mapping[str, Any], name: str) -> str:

@@ -7,7 +7,7 @@ import threading
 from typing import Any, Final
 
 from bridge.adapters.scripted.peer import Peer
-from bridge.adapters.scripted.playing import Player, TurnFailed
+from bridge.adapters.scripted.playing import LimitReached, Player, TurnFailed
 from bridge.adapters.scripted.sessions import ScriptedSession, SessionFolder
 from bridge.adapters.scripted.steps import Step, Turn, directives
 
@@ -131,8 +131,13 @@ class ScriptedAgent:
     ) -> None:
         player = Player(self._peer, session, blocks, cancelled)
         error: str | None = None
+        code: int = -32603
+        data: dict[str, Any] | None = None
         try:
             player.play(steps)
+        except LimitReached as limit:
+            error, code = str(limit), 429
+            data = {"type": "usage_limit_reached", "resets_in_seconds": limit.seconds}
         except TurnFailed as failure:
             error = str(failure)
         except Exception as fault:  # noqa: BLE001 - a thread that dies silently would look like a stall
@@ -142,7 +147,7 @@ class ScriptedAgent:
             session.said.append(("agent", "\n".join(player.words)))
         self._folder.save(session)
         if error is not None:
-            self._peer.refuse(identity, -32603, error)
+            self._peer.refuse(identity, code, error, data)
             return
         usage = {} if player.usage is None else {"usage": player.usage}
         self._peer.answer(identity, {"stopReason": player.stop_reason, **usage})

@@ -64,8 +64,9 @@ class Peer:
     def answer(self, identity: Any, result: Any) -> None:
         self.send({"id": identity, "result": result})
 
-    def refuse(self, identity: Any, code: int, message: str) -> None:
-        self.send({"id": identity, "error": {"code": code, "message": message}})
+    def refuse(self, identity: Any, code: int, message: str, data: dict[str, Any] | None = None) -> None:
+        facts = {} if data is None else {"data": data}
+        self.send({"id": identity, "error": {"code": code, "message": message, **facts}})
 
     def ask(self, method: str, params: dict[str, Any]) -> Any:
         """Ask the other side and wait for the answer. Raises PeerError."""

@@ -25,6 +25,14 @@ class TurnFailed(Exception):
     """A step asked for an error instead of an answer."""
 
 
+class LimitReached(Exception):
+    """A step asked for the error of a usage limit; ``seconds`` until its reset."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the usage limit is reached for {seconds:g} seconds")
+        self.seconds = seconds
+
+
 class Player:
     """One turn.
 
@@ -132,7 +140,10 @@ class Player:
 
     def _do_ask(self, step: Step) -> bool | None:
         identity = self._next_call()
-        call = {"toolCallId": identity, "title": step.value, "kind": "execute", "status": "pending"}
+        kind, path = step.options.get("kind", "execute"), step.options.get("path")
+        call = {"toolCallId": identity, "title": step.value, "kind": kind, "status": "pending"}
+        if path is not None:
+            call["locations"] = [{"path": str(self._path(path))}]
         self._update("tool_call", **call)
         options = [
             {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
@@ -224,6 +235,9 @@ class Player:
 
     def _do_fail(self, step: Step) -> None:
         raise TurnFailed(step.value)
+
+    def _do_limit(self, step: Step) -> None:
+        raise LimitReached(step.value)
 
     def _do_crash(self, step: Step) -> None:
         if isinstance(step.value, str):

@@ -39,12 +39,14 @@ STEPS: Final[Mapping[str, tuple[type, ...]]] = {
     "leave": (int, float),
     "stop": (str,),
     "fail": (str,),
+    "limit": (int, float),
     "crash": (int, str),
     "rubbish": (str,),
     "huge": (int,),
 }
 #: Options beside the step itself.
-_OPTIONS: Final = frozenset({"via", "pieces", "title"})
+_OPTIONS: Final = frozenset({"via", "pieces", "title", "kind", "path"})
+_OPTION_WORDS: Final = ", ".join(sorted(_OPTIONS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ def _turn(item: Any, where: str) -> Turn:
 def _step(item: Any, where: str) -> Step:
     names = [name for name in item if name in STEPS] if isinstance(item, dict) else []
     if len(names) != 1 or set(item) - {names[0]} - _OPTIONS:
-        raise ScriptInvalid(f"{where}: one of {', '.join(STEPS)} is needed, with nothing else but via, pieces, title.")
+        raise ScriptInvalid(f"{where}: one of {', '.join(STEPS)} is needed, with nothing else but {_OPTION_WORDS}.")
     name = names[0]
     if not isinstance(item[name], STEPS[name]):
         raise ScriptInvalid(f"{where}: {name} takes {' or '.join(kind.__name__ for kind in STEPS[name])}.")
@@ -182,6 +184,7 @@ _DIRECTIVES: Final[Mapping[str, Callable[[str], Any]]] = {
     "leave": _number,
     "stop": lambda rest: rest or "end_turn",
     "fail": lambda rest: rest or "told to fail",
+    "limit": _number,
     "crash": lambda rest: int(_number(rest)) if rest else 1,
     "rubbish": lambda rest: rest or "this is no message",
     "huge": lambda rest: int(_number(rest)),

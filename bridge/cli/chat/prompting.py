@@ -13,7 +13,7 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output as TerminalOutput
 
-from bridge.adapters.conversation import PermissionAnswer, PermissionRequest
+from bridge.adapters.permission import PermissionAnswer, PermissionRequest
 from bridge.cli.chat.acting import Actions
 from bridge.cli.chat.completing import ChatCompleter
 from bridge.cli.chat.driving import take_turn

@@ -14,7 +14,8 @@ from bridge.cli.context import Cli
 from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
-    from bridge.adapters.conversation import ConversationHarness, PermissionAnswer, PermissionRequest
+    from bridge.adapters.conversation import ConversationHarness
+    from bridge.adapters.permission import PermissionAnswer, PermissionRequest
     from bridge.cli.chat.prompting import PromptedChat
     from bridge.control.controller import Controller
 
@@ -87,7 +88,7 @@ async def _talk(
     model: str | None,
     by_line: bool,
 ) -> int:
-    from bridge.adapters.conversation import refuse
+    from bridge.adapters.permission import refuse
     from bridge.cli.chat.acting import Actions
     from bridge.cli.chat.driving import stopped_by_signals
     from bridge.cli.chat.showing import TurnDisplay

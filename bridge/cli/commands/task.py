@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from bridge.control.controller import Controller
     from bridge.control.delegations.adoption import Adoption
     from bridge.control.delegations.model import Delegation
+    from bridge.control.delegations.steering.looking import Replay
+    from bridge.control.delegations.steering.model import Pause
     from bridge.control.delegations.tasks import TaskDetails
 
 Task = Annotated[
@@ -36,41 +38,60 @@ def list_(
     """List tasks, oldest first"""
     from bridge.cli.standing import open_if_there, standpoint_of
     from bridge.control.delegations.recovery import recover
+    from bridge.control.delegations.steering.quotas import list_pauses
     from bridge.control.delegations.tasks import list_tasks, session_of
 
     with open_if_there(cli) as controller:
         tasks: list[Delegation] = []
+        pauses: list[Pause] = []
         if controller is not None:
             _tell_recovered(cli, recover(controller))
             session_id = None if session is None else session_of(controller, standpoint_of(cli), session)
             tasks = list_tasks(controller, plan_id=plan, session_id=session_id, open_only=open_only, limit=limit)
+            pauses = list_pauses(controller)
     cli.output.emit([task.to_json() for task in tasks], _table(tasks))
+    for pause in pauses:
+        known = "" if pause.is_reset_known else ", a guess"
+        cli.output.status(
+            f"{pause.credential}: its quota is used up; paused until {pause.resets_at}{known}. "
+            f"Go on before: bridge task resume {pause.credential}"
+        )
     return 0
 
 
-@command()
-def show(cli: Cli, task: Task) -> int:
+@command(exits={1: "With --replay: the decision is another now."})
+def show(
+    cli: Cli,
+    task: Task,
+    *,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Decide again from the stored input, and say whether it is the same.")
+    ] = False,
+) -> int:
     """Show a task with its request, decision, attempts and result"""
+    from bridge.control.delegations.steering.looking import replay_decision
     from bridge.control.delegations.tasks import task_details
 
-    with _found(cli, task) as (controller, delegation):
+    with found_task(cli, task) as (controller, delegation):
+        if replay:
+            again = replay_decision(delegation)
+            cli.output.emit(again.to_json(), _replayed(again))
+            return 0 if again.is_same else 1
         details = task_details(controller, delegation)
     cli.output.emit(details.to_json(), _details(details))
     return 0
 
 
-@command()
-def log(cli: Cli, task: Task) -> int:
-    """Print what a task's worker printed, and the result as it handed it in"""
-    from bridge.control.delegations.tasks import log_paths
-
-    with _found(cli, task) as (controller, delegation):
-        paths = log_paths(controller, delegation)
-    contents = [(path, path.read_bytes().decode("utf-8", "backslashreplace")) for path in paths]
-    value = [{"attempt": int(path.parent.name), "name": path.name, "text": text} for path, text in contents]
-    lines = [f"== attempt {path.parent.name}, {path.name}\n{text.rstrip()}" for path, text in contents if text.strip()]
-    cli.output.emit(value, "\n".join(lines) if lines else "nothing was printed")
-    return 0
+def _replayed(again: Replay) -> str:
+    name = again.delegation.name or again.delegation.id
+    stored, decided = again.stored, again.decided
+    if again.is_same:
+        return f"{name}: decided the same again: {decided.outcome} ({decided.reason}): {decided.explanation}"
+    return (
+        f"{name}: decided otherwise now\n"
+        f"  then: {stored['outcome']} ({stored['reason']}): {stored['explanation']}\n"
+        f"  now:  {decided.outcome} ({decided.reason}): {decided.explanation}"
+    )
 
 
 @command()
@@ -78,7 +99,7 @@ def path(cli: Cli, task: Task) -> int:
     """Print the path of a task's worktree"""
     from bridge.control.delegations.tasks import worktree_path
 
-    with _found(cli, task) as (controller, delegation):
+    with found_task(cli, task) as (controller, delegation):
         folder = worktree_path(controller, delegation)
     cli.output.emit({"id": delegation.id, "path": str(folder)}, str(folder))
     return 0
@@ -89,7 +110,7 @@ def cancel(cli: Cli, task: Task) -> int:
     """Ask for the end of a task; its worker gets a moment to stop"""
     from bridge.control.delegations.tasks import request_cancel
 
-    with _found(cli, task) as (controller, delegation):
+    with found_task(cli, task) as (controller, delegation):
         asked = request_cancel(controller, delegation)
     cli.output.emit(asked.to_json(), f"{asked.name or asked.id}: asked to end; it was {asked.status}")
     return 0
@@ -109,7 +130,7 @@ def adopt(
     """
     from bridge.control.delegations.adoption import adopt as adopt_task
 
-    with _found(cli, task) as (controller, delegation):
+    with found_task(cli, task) as (controller, delegation):
         done = adopt_task(controller, delegation, is_forced=force)
     cli.output.emit(done.to_json(), _adoption(done))
     return 0
@@ -120,7 +141,7 @@ def discard(cli: Cli, task: Task) -> int:
     """Give up a task's changes and its worktree; they stay under a ref of Bridge's own"""
     from bridge.control.delegations.adoption import discard as discard_task
 
-    with _found(cli, task) as (controller, delegation):
+    with found_task(cli, task) as (controller, delegation):
         done = discard_task(controller, delegation)
     kept = f"; kept under {done.result_ref}" if done.result_ref is not None else ""
     cli.output.emit(done.to_json(), f"{done.name or done.id}: discarded{kept}")
@@ -130,7 +151,7 @@ def discard(cli: Cli, task: Task) -> int:
 
 
 @contextmanager
-def _found(cli: Cli, reference: str) -> Iterator[tuple[Controller, Delegation]]:
+def found_task(cli: Cli, reference: str) -> Iterator[tuple[Controller, Delegation]]:
     """Open the store, close what a crash left open, and find a task."""
     from bridge.cli.standing import open_if_there
     from bridge.control.delegations.recovery import recover
@@ -164,9 +185,16 @@ def _table(tasks: list[Delegation]) -> str:
     name_width = max(len(task.name or "-") for task in tasks)
     return "\n".join(
         f"{task.id}  {task.plan_id or '-':<9}  {task.name or '-':<{name_width}}  {task.status:<16}  "
-        f"{task.adoption_status or '-':<9}  {cut(task.request.objective, 60)}"
+        f"{task.adoption_status or '-':<9}  {cut(_waits(task) + task.request.objective, 60)}"
         for task in tasks
     )
+
+
+def _waits(task: Delegation) -> str:
+    if task.waiting_reason is None:
+        return ""
+    until = "" if task.waiting_until is None else f" until {task.waiting_until}"
+    return f"({task.waiting_reason.replace('_', ' ')}{until}) "
 
 
 def _details(details: TaskDetails) -> str:

@@ -12,7 +12,7 @@ from bridge.cli.errors import UsageInvalid
 
 if TYPE_CHECKING:
     from bridge.control.checks.verification import Verification
-    from bridge.integrity.verify import Verdict
+    from bridge.integrity.report import Verdict
 
 #: What --only takes; the same as ``bridge.control.checks.verification``, which is not imported for the help.
 PARTS = ("tree", "chain", "log", "states", "index")
@@ -131,11 +131,11 @@ def anchor(
 def _listed(found: Verification) -> str:
     from bridge.cli.rendering import table
     from bridge.foundation.ids import short_session
-    from bridge.integrity.verify import Verdict
+    from bridge.integrity.report import Verdict
 
     rows = [[short_session(verdict.subject), *_verdict(verdict)] for verdict in found.sessions]
     rows += [[verdict.subject, *_verdict(verdict)] for verdict in found.chains]
-    whole = [] if found.index is None else [found.index]
+    whole = [*found.stored, *([] if found.index is None else [found.index])]
     if found.log is not None:
         whole.insert(0, Verdict("log", None, found.log.report))
     rows += [[verdict.subject, *_verdict(verdict)] for verdict in whole]
@@ -146,7 +146,9 @@ def _listed(found: Verification) -> str:
         lines.append(f"extends {found.log.growth.earlier}, shown by {len(found.log.growth.proof)} hashes")
     for verdict in (*found.sessions, *found.chains, *whole):
         findings = verdict.report.findings
-        lines += [f"{finding.subject}: {finding.message} ({finding.code})" for finding in findings]
+        lines += [
+            f"{finding.subject}: {finding.message} ({finding.code}; breaks {finding.breaks})" for finding in findings
+        ]
         if verdict.report.problems > len(findings):
             lines.append(f"{verdict.subject}: {verdict.report.problems - len(findings)} more problems")
     return "\n".join(filter(None, lines))

@@ -13,6 +13,7 @@ from bridge.control.standpoint import Standpoint
 from bridge.conversations.condition import store
 from bridge.conversations.soundness import MAX_FLAWS, Flaw, check_sessions
 from bridge.foundation.canonical import canonical_text
+from bridge.integrity.events import SESSION_QUARANTINED, SESSION_RELEASED
 from bridge.recall import index
 from bridge.storage.checking import Problem, check_database
 from bridge.storage.copying import CopyProgress, TableDigest, copy_store
@@ -124,7 +125,7 @@ def _set_aside(
         findings = canonical_text([asdict(flaw) for flaw in flaws[:MAX_FLAWS]])
         store.put_quarantine(recording.tx, session_id, flaws[0].code, findings, recording.moment)
         if session_id not in before:
-            recording.event(session_id, "session.quarantined", {"reason": flaws[0].code, "flaws": len(flaws)})
+            recording.event(session_id, SESSION_QUARANTINED, {"reason": flaws[0].code, "flaws": len(flaws)})
     for session_id in released:
         store.delete_quarantine(recording.tx, session_id)
-        recording.event(session_id, "session.released", {})
+        recording.event(session_id, SESSION_RELEASED, {})

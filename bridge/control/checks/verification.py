@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from bridge.control.checks.anchoring import anchor_log, bring_log_up, keep_verified, known_anchors
+from bridge.control.checks.bindings import verify_bindings
+from bridge.control.checks.states import verify_named_states, verify_stored_states, verify_texts
+from bridge.control.checks.store import delegating_sessions
 from bridge.control.controller import Controller
 from bridge.control.recording import RecordingTransaction
 from bridge.control.standpoint import Standpoint, find_session
 from bridge.conversations.soundness import require_sound
-from bridge.foundation.errors import NotCanonical
-from bridge.integrity.chain import Finding, Report
 from bridge.integrity.errors import AnchorDamaged, AnchorNotReached, LogUnsound
 from bridge.integrity.log.checking import Anchor, LogVerdict, parse_log_root, verify_log
 from bridge.integrity.log.leaves import LogRoot
-from bridge.integrity.store import session_head, session_ids, state_digests
+from bridge.integrity.report import Finding, Report, Verdict
+from bridge.integrity.store import session_head, session_ids
 from bridge.integrity.subtrees import roots
-from bridge.integrity.verify import Verdict, seal_root, verify_other_chains, verify_whole_session
+from bridge.integrity.verify import seal_root, verify_other_chains, verify_whole_session
 from bridge.recall import index
-from bridge.semantics.stamps import UnknownReason
 from bridge.storage.errors import DatabaseFailed
+from bridge.storage.prepared import any_texts
 from bridge.storage.transaction import Connection
-from bridge.workspaces.errors import StateDamaged
-from bridge.workspaces.store import load_manifest, load_state
+
+T = TypeVar("T")
 
 #: What can be verified on its own: entries and their tree; chains, heads and rows; the log of all events with its
 #: anchors; the repository states that entries name; the search index.
@@ -36,17 +39,19 @@ PARTS: Final = ("tree", "chain", "log", "states", "index")
 class Verification:
     """What was found: one verdict per session, and one per chain that is no session's.
 
-    ``log`` and ``index`` are about the whole store, and None where they were not looked at.
+    ``stored`` are one verdict each about the long texts and the repository states of the whole store. They, ``log`` and
+    ``index`` are empty or None where they were not looked at.
     """
 
     sessions: tuple[Verdict, ...]
     chains: tuple[Verdict, ...]
     log: LogVerdict | None = None
     index: Verdict | None = None
+    stored: tuple[Verdict, ...] = ()
 
     @property
     def is_healthy(self) -> bool:
-        found = (*self.sessions, *self.chains, self.log, self.index)
+        found = (*self.sessions, *self.chains, *self.stored, self.log, self.index)
         return all(verdict is None or verdict.is_healthy for verdict in found)
 
     def to_json(self) -> dict[str, Any]:
@@ -57,6 +62,7 @@ class Verification:
                 for verdict in self.sessions
             ],
             "chains": [{"chain_id": verdict.subject, **verdict.to_json()} for verdict in self.chains],
+            "stored": [{"part": verdict.subject, **verdict.to_json()} for verdict in self.stored],
             "log": None
             if self.log is None
             else {**self.log.to_json(), **Verdict("log", None, self.log.report).to_json()},
@@ -107,28 +113,68 @@ def verify(
     parts = set(only or (PARTS if session is None else ("tree", "chain", "states")))
     earlier = None if since is None else parse_log_root(since)
     parts |= {"log"} if earlier is not None else set()
+    wanted, is_whole = _wanted(controller, standpoint, session, parts), session is None
     known: dict[str, Finding | None] = {}
+    verdicts = [
+        _read(controller, partial(_verify_session, session_id=session_id, parts=parts, known=known))
+        for session_id in wanted
+    ]
     chains: list[Verdict] = []
-    wanted: list[str] = []
-    with controller.store.read() as connection:
-        if session is not None:
-            wanted = [find_session(connection, standpoint, session)]
-        elif parts & {"tree", "chain", "states"}:
-            wanted = session_ids(connection)
-            chains = verify_other_chains(connection) if "chain" in parts else []
-    verdicts = []
-    for session_id in wanted if parts & {"tree", "chain", "states"} else ():
-        with controller.store.read() as connection:
-            verdict = verify_whole_session(connection, session_id, tree="tree" in parts, chain="chain" in parts)
-            if "states" in parts:
-                _verify_states(verdict.report, connection, session_id, known)
-            verdicts.append(verdict)
+    if is_whole and "chain" in parts:
+        chains = _read(controller, verify_other_chains)
+        chains += _read(controller, partial(_verify_stray_tasks, sessions=set(wanted)))
+    stored: list[Verdict] = []
+    if is_whole and "tree" in parts:
+        stored.append(_read(controller, verify_texts))
+    if is_whole and "states" in parts:
+        stored.append(_read(controller, partial(verify_stored_states, known=known)))
     log = _verify_log(controller, earlier) if "log" in parts else None
     index = _verify_index(controller) if "index" in parts else None
-    found = Verification(tuple(verdicts), tuple(chains), log, index)
-    if log is not None and session is None and parts >= {"chain", "log"} and found.is_healthy:
+    found = Verification(tuple(verdicts), tuple(chains), log, index, tuple(stored))
+    if log is not None and is_whole and parts >= {"chain", "log"} and found.is_healthy:
         keep_verified(controller, log.log)
     return found
+
+
+def _wanted(controller: Controller, standpoint: Standpoint, session: str | None, parts: set[str]) -> list[str]:
+    """Return the ids of the sessions to look at."""
+    if session is not None:
+        with controller.store.read() as connection:
+            found = find_session(connection, standpoint, session)
+        return [found] if parts & {"tree", "chain", "states"} else []
+    return _read(controller, session_ids) if parts & {"tree", "chain", "states"} else []
+
+
+def _read(controller: Controller, look: Callable[[Connection], T]) -> T:
+    """Return what is found in a snapshot; if a text in it is not even UTF-8, look once more, taking it as it is."""
+    try:
+        with controller.store.read() as connection:
+            return look(connection)
+    except DatabaseFailed:
+        with controller.store.read() as connection, any_texts(connection):
+            return look(connection)
+
+
+def _verify_session(
+    connection: Connection, *, session_id: str, parts: set[str], known: dict[str, Finding | None]
+) -> Verdict:
+    verdict = verify_whole_session(connection, session_id, tree="tree" in parts, chain="chain" in parts)
+    if "chain" in parts:
+        verify_bindings(verdict.report, connection, session_id, verdict.delegations)
+    if "states" in parts:
+        verify_named_states(verdict.report, connection, session_id, known)
+    return verdict
+
+
+def _verify_stray_tasks(connection: Connection, *, sessions: set[str]) -> list[Verdict]:
+    """Return a verdict for each session that tasks name as theirs and that is not there."""
+    verdicts = []
+    for session_id in sorted(delegating_sessions(connection) - sessions):
+        report = Report()
+        verify_bindings(report, connection, session_id, {})
+        report.add("evidence_altered", session_id, "Tasks name it as their session, and it is not there.")
+        verdicts.append(Verdict(session_id, None, report))
+    return verdicts
 
 
 def read_root(controller: Controller, standpoint: Standpoint, session: str | None) -> SessionRoot:
@@ -171,8 +217,7 @@ def _verify_log(controller: Controller, since: LogRoot | None) -> LogVerdict:
     if since is not None:
         with suppress(LogUnsound):  # what is missing is found below
             bring_log_up(controller)
-    with controller.store.read() as connection:
-        verdict = verify_log(connection, anchors, since=since)
+    verdict = _read(controller, partial(verify_log, anchors=anchors, since=since))
     if damaged is not None:
         verdict.report.add(damaged.code, str(damaged.details["path"]), damaged.message)
     return verdict
@@ -195,26 +240,3 @@ def search_index_fault(controller: Controller) -> str | None:
     except DatabaseFailed as error:
         return error.message
     return "It does not hold what its list of places says."
-
-
-def _verify_states(report: Report, connection: Connection, session_id: str, known: dict[str, Finding | None]) -> None:
-    """Check the repository states that entries name; ``known`` keeps what was found about each."""
-    for digest, entry_id in state_digests(connection, session_id):
-        if digest not in known:
-            known[digest] = _state_fault(connection, digest)
-        report.checked += 1
-        fault = known[digest]
-        if fault is not None:
-            report.add(fault.code, fault.subject, f"{fault.message} {entry_id} names it.")
-
-
-def _state_fault(connection: Connection, digest: str) -> Finding | None:
-    try:
-        state = load_state(connection, digest)
-        if state is UnknownReason.BASE_UNAVAILABLE:
-            return Finding("state_missing", digest, "The repository state is not there.")
-        if not isinstance(state, UnknownReason):
-            load_manifest(connection, state.dirty_hash)
-    except (StateDamaged, NotCanonical) as error:
-        return Finding("state_altered", digest, error.message)
-    return None

@@ -25,11 +25,10 @@ from bridge.adapters.conversation import (
     Limits,
     LiveText,
     OpenRequest,
-    PermissionPolicy,
-    refuse,
 )
 from bridge.adapters.errors import ConversationEnded
 from bridge.adapters.events import AdapterEvent, fault, turn_completed
+from bridge.adapters.permission import PermissionPolicy, refuse
 from bridge.control.access.offering import Offer, offer_in
 from bridge.control.access.tokens import MAX_LIFETIME_SECONDS, bind_in, revoke_in
 from bridge.control.contexts.building import build_context

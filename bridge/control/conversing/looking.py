@@ -11,6 +11,7 @@ from bridge.control.controller import Controller
 from bridge.control.divergence import SessionDivergence, session_divergence
 from bridge.conversations.forest import require_session
 from bridge.conversations.references import require_entry
+from bridge.git.observe import Observation
 from bridge.workspaces.divergence import Divergence, DivergenceReport
 from bridge.workspaces.ranking import Rank
 from bridge.workspaces.wording import PROMPT_LIMIT, START_LIMIT, agent_text
@@ -56,21 +57,35 @@ def is_near(report: DivergenceReport) -> bool:
     return has_moved or report.is_ref_changed or bool(report.of_rank(Rank.EDITED, Rank.READ))
 
 
-def look(controller: Controller, session_id: str) -> Outlook:
+def look(
+    controller: Controller, session_id: str, *, entry_id: str | None = None, observation: Observation | None = None
+) -> Outlook:
     """Compare the files of a session with its head. Blocking.
 
     A quick look decides whether anything differs at all; only then every file is read.
+
+    Parameters
+    ----------
+    entry_id
+        Full id of an entry that belongs to the session, to compare with instead of its head.
+    observation
+        The quick look, where it was just taken.
     """
     with controller.store.read() as connection:
         session = require_session(connection, session_id)
-        head = require_entry(connection, session.active_entry_id)
-    observation = controller.observer.stamp_session(controller.store, session.workspace_id)
+        head = require_entry(connection, entry_id or session.active_entry_id)
+    if observation is None:
+        observation = controller.observer.stamp_session(controller.store, session.workspace_id)
     now = observation.stamp.state_digest
     then = head.stamp.state_digest
     if now is not None and now == then:
         return Outlook(head.id, Divergence.ALIGNED, None, "aligned")
     found = session_divergence(
-        controller.store, controller.observer, session_id, timeout_seconds=controller.settings.git_timeout_seconds
+        controller.store,
+        controller.observer,
+        session_id,
+        entry_id=entry_id,
+        timeout_seconds=controller.settings.git_timeout_seconds,
     )
     report = found.report
     if report.divergence is Divergence.UNKNOWN:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from bridge.agents.policy import WriteMode
+from bridge.agents.policy_model import WriteMode
 from bridge.control.delegations.model import Delegation, Request
 from bridge.control.errors import BaseUnavailable, UncommittedWork
 from bridge.foundation.errors import BridgeError

@@ -14,13 +14,13 @@ from anyio import to_thread
 from bridge.adapters.base import FailureClass
 from bridge.agents import store as agents
 from bridge.agents.models import Agent
-from bridge.agents.policy import WriteMode
+from bridge.agents.policy_model import WriteMode
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.concluding import Inspected, conclude, inspect
 from bridge.control.delegations.model import Delegation, DelegationStatus
-from bridge.control.delegations.releasing import release_worktree
+from bridge.control.delegations.releasing import release_superseded, release_worktree
 from bridge.control.delegations.requesting import Approved, Orchestration
 from bridge.control.delegations.settlement import AttemptOutcome, GitFacts
 from bridge.control.delegations.working import Assigned, work
@@ -30,9 +30,11 @@ from bridge.foundation.errors import BridgeError
 from bridge.foundation.logs import get_logger
 from bridge.git.commits import preserve
 from bridge.git.repository import discover
+from bridge.git.treecarrying import bring_to_tree
+from bridge.git.worktrees import require_registered
 from bridge.workspaces import checkouts
 from bridge.workspaces.models import Workspace
-from bridge.workspaces.store import save_state
+from bridge.workspaces.store import find_workspace, save_state
 
 #: Is told of every step of a delegation: event, delegation, one line for people.
 Report = Callable[[str, Delegation, str], None]
@@ -125,6 +127,8 @@ def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
     controller, delegation = orchestration.controller, approved.delegation
     if delegation.request.write_mode == WriteMode.SHARED:
         workspace, base = orchestration.workspace, _shared_base(controller, orchestration.checkout, delegation.id)
+    elif delegation.workspace_id is not None:
+        workspace, base = _taken_up(controller, delegation), approved.base_commit
     else:
         workspace, base = _own_worktree(orchestration, approved), approved.base_commit
     observation = controller.observer.observe_exactly(workspace.folder)
@@ -171,7 +175,8 @@ def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
             workspace_id=workspace.id,
             base_commit=base,
         )
-        return Assigned(updated, approved.evidence, base, workspace.folder, session.id)
+        policy = replace(orchestration.policy, limits=orchestration.limits)
+        return Assigned(updated, approved.evidence, base, workspace.folder, session.id, policy)
 
     return controller.recorder.transact(record)
 
@@ -202,7 +207,25 @@ def _own_worktree(orchestration: Orchestration, approved: Approved) -> Workspace
 
     reserved = controller.recorder.transact(reserve)
     location = checkouts.create(discover(orchestration.checkout), reserved)
+    if approved.carried_tree is not None:
+        timeout = controller.settings.git_timeout_seconds
+        bring_to_tree(location, approved.carried_tree, timeout_seconds=timeout)
     return controller.recorder.transact(activate)
+
+
+def _taken_up(controller: Controller, delegation: Delegation) -> Workspace:
+    """Take up the worktree of the try before, as it was left."""
+
+    def take(recording: RecordingTransaction) -> Workspace:
+        workspace = find_workspace(recording.tx.connection, str(delegation.workspace_id))
+        if workspace is None:
+            raise LookupError(f"no workspace {delegation.workspace_id}")
+        recording.event(f"workspace:{workspace.id}", "worktree.taken_up", {"delegation_id": delegation.id})
+        return checkouts.take_up(recording.tx, workspace, recording.moment)
+
+    workspace = controller.recorder.transact(take)
+    require_registered(workspace.folder)
+    return workspace
 
 
 def _shared_base(controller: Controller, checkout: Path, delegation_id: str) -> str:
@@ -227,4 +250,6 @@ def _end(controller: Controller, approved: Approved, assigned: Assigned | None, 
         return release_worktree(controller, conclude(controller, delegation, outcome, nothing))
     is_shared = delegation.request.write_mode == WriteMode.SHARED
     inspected = inspect(controller, delegation.id, assigned.worktree, assigned.base_commit, is_shared=is_shared)
-    return release_worktree(controller, conclude(controller, delegation, outcome, inspected))
+    ended = release_worktree(controller, conclude(controller, delegation, outcome, inspected))
+    release_superseded(controller, ended)
+    return ended

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.control.delegations import store as rows
+from bridge.control.delegations.lifecycle import require_transition
 from bridge.control.delegations.model import Delegation, DelegationStatus, PlanRun
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.store import cursor_leaf
@@ -33,8 +34,18 @@ def change_delegation(
     -------
     Delegation
         As it is afterwards, with the request as the caller has it: the row's is masked.
+
+    Raises
+    ------
+    TransitionRefused
+        If its state does not lead to the one asked for.
     """
     connection = recording.tx.connection
+    if "status" in changes:
+        current = rows.require_delegation(connection, delegation.id).status
+        require_transition(delegation.id, current, DelegationStatus(changes["status"]))
+        if current is not changes["status"]:
+            changes = {"waiting_reason": None, "waiting_until": None, **changes}
     rows.update_delegation(connection, delegation.id, updated_at=recording.moment, **changes)
     body: dict[str, Any] = {"delegation_id": delegation.id, **(facts or {})}
     if "status" in changes:

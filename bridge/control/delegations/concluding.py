@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from bridge.agents import store as agents
-from bridge.agents.policy import WriteMode
+from bridge.agents.policy_model import WriteMode
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.evidence import RESULT_KIND
 from bridge.control.delegations.model import AdoptionStatus, Delegation, DelegationStatus
 from bridge.control.delegations.settlement import Assignment, AttemptOutcome, GitFacts, settle
+from bridge.control.delegations.steering.store import lapse_approvals
 from bridge.control.errors import DuplicateTask
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.forest import require_session
@@ -166,10 +167,14 @@ def _close(
 ) -> Delegation:
     """Close the rows of a delegation, its attempts and its agent in step with the recorded result."""
     connection, moment = recording.tx.connection, recording.moment
+    lapse_approvals(connection, delegation.id, moment=moment)
     rows.end_attempts(connection, delegation.id, moment=moment, failure_class=payload.get("failure_class"))
     if delegation.worker_agent_id is not None:
         agents.update_agent(connection, delegation.worker_agent_id, updated_at=moment, status=ENDED)
     result_commit = payload["result_commit"]
+    adoption_status = _adoption_status(delegation, inspected, result_commit)
+    if adoption_status is AdoptionStatus.PENDING:
+        _supersede(recording, delegation)
     return change_delegation(
         recording,
         delegation,
@@ -180,9 +185,19 @@ def _close(
         result_commit=result_commit,
         worker_commit=None if inspected.preserved is None else inspected.preserved.head,
         result_ref=None if result_commit is None else RESULT_REF.format(delegation_id=delegation.id),
-        adoption_status=_adoption_status(delegation, inspected, result_commit),
+        adoption_status=adoption_status,
         finished_at=moment,
     )
+
+
+def _supersede(recording: RecordingTransaction, delegation: Delegation) -> None:
+    """Have what the try before left wait no longer: this one's result holds it."""
+    if delegation.retry_of is None:
+        return
+    before = rows.require_delegation(recording.tx.connection, delegation.retry_of)
+    if before.adoption_status is AdoptionStatus.PENDING:
+        facts = {"by": delegation.id}
+        change_delegation(recording, before, "superseded", facts=facts, adoption_status=AdoptionStatus.SUPERSEDED)
 
 
 def _adoption_status(delegation: Delegation, inspected: Inspected, result_commit: str | None) -> AdoptionStatus | None:

@@ -17,7 +17,8 @@ from weakref import WeakKeyDictionary
 import anyio
 from anyio import to_thread
 
-from bridge.agents.policy import Considered, DelegationRequest, PolicyLimits, Verdict, select_runnable
+from bridge.agents.policy import select_runnable
+from bridge.agents.policy_model import Considered, DelegationRequest, Verdict
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.bases import DirtyMode
@@ -30,10 +31,11 @@ from bridge.control.delegations.requesting import (
     Approved,
     Orchestration,
     ask,
-    count_worktrees,
-    policy_facts,
     policy_request,
 )
+from bridge.control.delegations.steering.quotas import credential_of
+from bridge.control.delegations.steering.retrying import Retry
+from bridge.control.delegations.steering.surveying import Waiting, survey, tell_waiting
 from bridge.control.delegations.tasks import request_cancel
 from bridge.control.errors import ControllerStopping
 from bridge.control.recording import RecordingTransaction
@@ -65,11 +67,14 @@ class Wanted:
         Reference to the session that delegates; None means the current one.
     dirty
         What becomes of uncommitted work in the checkout.
+    retry
+        The ended delegation that this one tries again, and where; None for one of its own.
     """
 
     request: Request
     session: str | None = None
     dirty: DirtyMode = DirtyMode.REFUSE
+    retry: Retry | None = None
 
 
 @dataclass
@@ -80,6 +85,7 @@ class _Lane:
     waiting: dict[str, tuple[Orchestration, Delegation]] = field(default_factory=dict)
     running: dict[str, DelegationRequest] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    clock: Waiting = field(default_factory=Waiting)
 
 
 class Delegator:
@@ -122,7 +128,7 @@ class Delegator:
         self._require_open()
         # From here on it is in the store, and somebody has to run it: who asked may be gone meanwhile.
         with anyio.CancelScope(shield=True):
-            delegation = await to_thread.run_sync(partial(_record, orchestration, wanted.request))
+            delegation = await to_thread.run_sync(partial(_record, orchestration, wanted.request, wanted.retry))
         self._ends[delegation.id] = asyncio.Event()
         session_id = delegation.parent_session_id
         lane = self._lanes.get(session_id)
@@ -206,7 +212,7 @@ class Delegator:
         if not queue:
             return
         running = dict(lane.running)
-        considered = await to_thread.run_sync(partial(_consider, self._controller, queue, running))
+        considered = await to_thread.run_sync(partial(_consider, self._controller, queue, running, lane.clock))
         for (orchestration, delegation), item in zip(queue, considered, strict=True):
             if item.decision.outcome is Verdict.QUEUED and not await self._is_closed(delegation):
                 continue
@@ -267,7 +273,6 @@ def _begin(controller: Controller, standpoint: Standpoint, wanted: Wanted) -> Or
         label=None,
         dirty=wanted.dirty,
         requests=(wanted.request,),
-        limits=PolicyLimits(),
     )
     return begin(controller, start)
 
@@ -278,8 +283,10 @@ def _workspace_at(controller: Controller, standpoint: Standpoint) -> Workspace:
     return initialise(controller, standpoint.directory).registration.workspace
 
 
-def _record(orchestration: Orchestration, request: Request) -> Delegation:
+def _record(orchestration: Orchestration, request: Request, retry: Retry | None) -> Delegation:
     def record(recording: RecordingTransaction) -> Delegation:
+        if retry is not None:
+            retry.require_free(recording.tx.connection)
         delegation = Delegation(
             id=f"d{secrets.token_hex(6)}",
             plan_id=None,
@@ -288,6 +295,10 @@ def _record(orchestration: Orchestration, request: Request) -> Delegation:
             status=DelegationStatus.QUEUED,
             request=request,
             controller_id=orchestration.controller_id,
+            credential=credential_of(orchestration.controller.settings, request.harness),
+            retry_of=None if retry is None else retry.of.id,
+            workspace_id=None if retry is None or not retry.is_in_place else retry.of.workspace_id,
+            base_commit=None if retry is None or not retry.is_in_place else retry.of.base_commit,
             created_at=recording.moment,
             updated_at=recording.moment,
         )
@@ -302,26 +313,30 @@ def _consider(
     controller: Controller,
     queue: list[tuple[Orchestration, Delegation]],
     ours: dict[str, DelegationRequest],
+    clock: Waiting,
 ) -> tuple[Considered, ...]:
     """Return policy's answer to everything that waits in a session, as things are now."""
-    orchestration = queue[0][0]
+    orchestration = queue[-1][0]
     waiting = {delegation.id for _, delegation in queue}
     with controller.store.read() as connection:
-        known = rows.list_delegations(connection, session_ids=[orchestration.session_id])
+        known = rows.list_delegations(connection, session_ids=[orchestration.session_id], open_only=True)
         others = [
             one
             for one in known
-            if not one.status.is_final
-            and one.status is not DelegationStatus.QUEUED
+            if one.status is not DelegationStatus.QUEUED
             and one.id not in ours
             and one.id not in waiting
-            and (one.controller_id is None or not is_lost(connection, one.controller_id))
+            and (one.controller_id is None or not is_lost(connection, one.controller_id, now=controller.now()))
         ]
     running = [*ours.values(), *(policy_request(orchestration, one, []) for one in others)]
-    started = sum(one.plan_id is None and one.worker_session_id is not None for one in known)
-    facts = policy_facts(running, {}, started=started, worktrees=count_worktrees(orchestration, running))
-    requests = [policy_request(mine, delegation, []) for mine, delegation in queue]
-    return select_runnable(requests, facts, orchestration.limits)
+    now = controller.clock.monotonic()
+    requests = [
+        policy_request(mine, delegation, [], waited_seconds=clock.seconds(delegation.id, now))
+        for mine, delegation in queue
+    ]
+    considered = select_runnable(requests, survey(orchestration, running, {}), orchestration.limits)
+    tell_waiting(controller, clock.note(considered, now))
+    return considered
 
 
 def _close(controller: Controller, delegation: Delegation) -> None:

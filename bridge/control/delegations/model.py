@@ -52,6 +52,8 @@ class AdoptionStatus(StrEnum):
     DISCARDED = "discarded"
     #: The worker changed nothing.
     EMPTY = "empty"
+    #: Another try goes on with them in the same worktree; its result holds them.
+    SUPERSEDED = "superseded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,10 @@ class Request:
         Time limit of one attempt.
     attempts_permitted
         How many tries there may be; a further one is made only after an invalid result.
+    network
+        Whether it asks for the network.
+    tokens
+        Tokens it may use at most, for the budget; 0 where nobody counts.
     """
 
     name: str
@@ -96,6 +102,8 @@ class Request:
     output_schema: Mapping[str, Any] | None = None
     timeout_seconds: float = 1800.0
     attempts_permitted: int = 1
+    network: bool = False
+    tokens: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the request as it is recorded."""
@@ -114,6 +122,8 @@ class Request:
             "output_schema": None if self.output_schema is None else dict(self.output_schema),
             "timeout_seconds": self.timeout_seconds,
             "attempts_permitted": self.attempts_permitted,
+            "network": self.network,
+            "tokens": self.tokens,
         }
 
     @classmethod
@@ -154,6 +164,13 @@ class Delegation:
     kept_reason: str | None = None
     cancel_requested_at: str | None = None
     finished_at: str | None = None
+    #: The delegation that this one tries again.
+    retry_of: str | None = None
+    #: Harness and name of what it works with; see ``steering.quotas``.
+    credential: str | None = None
+    #: Why it does not go on now, in policy's words, and until when, as far as that is known.
+    waiting_reason: str | None = None
+    waiting_until: str | None = None
     decision: Mapping[str, Any] | None = None
 
     @property
@@ -184,6 +201,10 @@ class Delegation:
             "adoption_status": None if self.adoption_status is None else str(self.adoption_status),
             "adoption_commit": self.adoption_commit,
             "kept_reason": self.kept_reason,
+            "retry_of": self.retry_of,
+            "credential": self.credential,
+            "waiting_reason": self.waiting_reason,
+            "waiting_until": self.waiting_until,
             "created_at": self.created_at,
             "updated_at": self.updated_at,
             "finished_at": self.finished_at,
@@ -203,6 +224,7 @@ class Attempt:
     finished_at: str | None = None
     exit_status: int | None = None
     failure_class: str | None = None
+    lease_expires_at: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the attempt for ``task show``."""
@@ -214,6 +236,7 @@ class Attempt:
             "finished_at": self.finished_at,
             "exit_status": self.exit_status,
             "failure_class": self.failure_class,
+            "lease_expires_at": self.lease_expires_at,
         }
 
 

@@ -6,15 +6,17 @@ Blocking; run in a helper thread.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from bridge.agents import store as agents
 from bridge.agents.models import ORCHESTRATOR_ROLE, Agent
-from bridge.agents.policy import ORCHESTRATOR_DEPTH, PolicyLimits
+from bridge.agents.policy_file import WorkspacePolicy
+from bridge.agents.policy_model import ORCHESTRATOR_DEPTH, PolicyLimits
 from bridge.control.controller import Controller
 from bridge.control.delegations.bases import DirtyMode
 from bridge.control.delegations.model import Request
 from bridge.control.delegations.requesting import Orchestration, check_startable
+from bridge.control.delegations.steering.surveying import policy_of
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.forest import require_session
 from bridge.conversations.models import NewSession
@@ -27,14 +29,19 @@ PLAN_HARNESS = "plan"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What an orchestration begins with; see :class:`bridge.control.plans.scheduling.PlanRequest` for the fields."""
+    """What an orchestration begins with; see :class:`bridge.control.plans.scheduling.PlanRequest` for the fields.
+
+    ``limits`` None leaves them to the workspace's policy, within which ``max_running`` and ``attempts`` count.
+    """
 
     workspace: Workspace
     session_id: str | None
     label: str | None
     dirty: DirtyMode
     requests: tuple[Request, ...] = ()
-    limits: PolicyLimits = field(default_factory=PolicyLimits)
+    limits: PolicyLimits | None = None
+    max_running: int | None = None
+    attempts: int = 1
 
 
 def begin(controller: Controller, start: Start) -> Orchestration:
@@ -44,12 +51,15 @@ def begin(controller: Controller, start: Start) -> Orchestration:
     ------
     SessionNotFound
         If the given session does not exist.
+    InvalidConfiguration
+        If the policy in ``bridge.toml`` or ``config.toml`` cannot be used.
     BaseUnavailable, UncommittedWork, ReferenceNotFound, InvalidOutputSchema, …
         What :func:`bridge.control.delegations.requesting.check_startable` raises; nothing is recorded then.
     """
     if start.session_id is not None:
         with controller.store.read() as connection:
             require_session(connection, start.session_id)
+    policy = policy_of(controller, start.workspace)
     observation = check_startable(
         controller, start.workspace.folder, start.session_id, dirty=start.dirty, requests=start.requests
     )
@@ -88,5 +98,16 @@ def begin(controller: Controller, start: Start) -> Orchestration:
         agent=agent,
         workspace=start.workspace,
         dirty=start.dirty,
-        limits=start.limits,
+        limits=_limits(start, policy),
+        policy=policy,
     )
+
+
+def _limits(start: Start, policy: WorkspacePolicy) -> PolicyLimits:
+    limits = policy.limits if start.limits is None else start.limits
+    limits = replace(limits, max_attempts=max(limits.max_attempts, start.attempts))
+    if start.max_running is None:
+        return limits
+    # A plan may want more at once than the default, but not more than somebody allowed.
+    most = min(start.max_running, limits.max_running) if "max_running" in policy.stated else start.max_running
+    return replace(limits, max_running=most)

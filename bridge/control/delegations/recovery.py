@@ -5,12 +5,12 @@ Nothing is retried here; whoever delegated decides that. Blocking; run in a help
 
 from __future__ import annotations
 
-from bridge.agents.policy import WriteMode
+from bridge.agents.policy_model import WriteMode
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
-from bridge.control.delegations.changing import close_unstarted, finish_plan
+from bridge.control.delegations.changing import change_delegation, close_unstarted, finish_plan
 from bridge.control.delegations.concluding import Inspected, conclude, inspect
-from bridge.control.delegations.lost import lost_controllers
+from bridge.control.delegations.lost import lost_controllers, sees_processes_of
 from bridge.control.delegations.model import Attempt, Delegation, DelegationStatus, PlanStatus
 from bridge.control.delegations.releasing import release_worktree
 from bridge.control.delegations.settlement import AttemptOutcome, GitFacts
@@ -30,18 +30,19 @@ _log = get_logger(__name__)
 def recover(controller: Controller, *, grace_seconds: float = DEFAULT_GRACE_SECONDS) -> list[Delegation]:
     """Close every open delegation whose controller is gone, and return them as they are afterwards.
 
-    Processes that such a controller left are ended first. Delegations of controllers on other machines, and of
-    those still running, are left alone. Safe to call from several processes at once: each delegation is taken over
+    Processes that such a controller left on this machine are ended first. Delegations of controllers that still run,
+    or whose lease does, are left alone. Safe to call from several processes at once: each delegation is taken over
     by one of them, and if that one is lost too, the next recovery finds it again.
     """
     closed = []
     claimed: set[str | None] = set()
     for delegation in _lost_delegations(controller):
+        is_local = _is_local(controller, delegation)
         if not _claim(controller, delegation):
             continue  # another process was quicker
         claimed.add(delegation.plan_id)
         try:
-            closed.append(_close(controller, delegation, grace_seconds))
+            closed.append(_close(controller, delegation, grace_seconds, is_local=is_local))
         except (BridgeError, OSError) as error:
             # It stays open under this controller, and the next recovery after its end tries again.
             code = error.code if isinstance(error, BridgeError) else "system_error"
@@ -60,8 +61,13 @@ def recover(controller: Controller, *, grace_seconds: float = DEFAULT_GRACE_SECO
 def _lost_delegations(controller: Controller) -> list[Delegation]:
     with controller.store.read() as connection:
         open_ones = rows.list_delegations(connection, open_only=True)
-        lost = lost_controllers(connection, open_ones)
+        lost = lost_controllers(connection, open_ones, now=controller.now())
     return [delegation for delegation in open_ones if delegation.controller_id in lost]
+
+
+def _is_local(controller: Controller, delegation: Delegation) -> bool:
+    with controller.store.read() as connection:
+        return sees_processes_of(connection, str(delegation.controller_id))
 
 
 def _claim(controller: Controller, delegation: Delegation) -> bool:
@@ -92,7 +98,7 @@ def _finish_lost_plans(controller: Controller, claimed: set[str | None]) -> None
             delegations = rows.list_delegations(connection, plan_id=plan.id)
             if not all(delegation.status.is_final for delegation in delegations):
                 continue
-            if plan.id not in claimed and not lost_controllers(connection, delegations):
+            if plan.id not in claimed and not lost_controllers(connection, delegations, now=recording.moment):
                 continue
             is_completed = all(delegation.status is DelegationStatus.COMPLETED for delegation in delegations)
             finish_plan(recording, plan, str(PlanStatus.COMPLETED if is_completed else PlanStatus.INTERRUPTED))
@@ -103,7 +109,7 @@ def _finish_lost_plans(controller: Controller, claimed: set[str | None]) -> None
         controller.recorder.transact(finish)
 
 
-def _close(controller: Controller, delegation: Delegation, grace_seconds: float) -> Delegation:
+def _close(controller: Controller, delegation: Delegation, grace_seconds: float, *, is_local: bool) -> Delegation:
     """Close a delegation that this controller has taken over, and say what was left where."""
     if delegation.status is DelegationStatus.QUEUED:
         return controller.recorder.transact(
@@ -115,7 +121,7 @@ def _close(controller: Controller, delegation: Delegation, grace_seconds: float)
         attempts = rows.list_attempts(connection, delegation.id)
         workspace = None if delegation.workspace_id is None else find_workspace(connection, delegation.workspace_id)
     unfinished = [attempt for attempt in attempts if attempt.finished_at is None]
-    ended = sum(_end_processes(attempt, grace_seconds) for attempt in unfinished)
+    ended = sum(_end_processes(attempt, grace_seconds) for attempt in unfinished) if is_local else 0
     if workspace is None or delegation.base_commit is None or not attempts:
         # No worker ever ran in it; whatever was made of a worktree holds nobody's work.
         facts = GitFacts(str(delegation.base_commit), None)
@@ -125,9 +131,12 @@ def _close(controller: Controller, delegation: Delegation, grace_seconds: float)
         is_shared = delegation.request.write_mode == WriteMode.SHARED
         inspected = inspect(controller, delegation.id, workspace.folder, delegation.base_commit, is_shared=is_shared)
         where = _what_was_left(workspace.path, inspected)
-    detail = (
-        f"The controller ended while the task was {delegation.status}; {ended} of its processes were ended. {where}"
-    )
+    processes = f"{ended} of its processes were ended" if is_local else "its processes were on another machine"
+    detail = f"The controller ended while the task was {delegation.status}; {processes}. {where}"
+    if delegation.status is not DelegationStatus.SETTLING:
+        delegation = controller.recorder.transact(
+            lambda recording: change_delegation(recording, delegation, "settling", status=DelegationStatus.SETTLING)
+        )
     outcome = AttemptOutcome(
         attempt=attempts[-1].number if attempts else 1,
         attempts_permitted=delegation.request.attempts_permitted,

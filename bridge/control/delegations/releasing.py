@@ -6,6 +6,7 @@ Blocking; run in a helper thread.
 from __future__ import annotations
 
 from bridge.control.controller import Controller
+from bridge.control.delegations import store as rows
 from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.model import AdoptionStatus, Delegation
 from bridge.control.recording import RecordingTransaction
@@ -47,6 +48,17 @@ def release_worktree(
     return controller.recorder.transact(record)
 
 
+def release_superseded(controller: Controller, delegation: Delegation) -> None:
+    """Give up the worktree of a try that this one went on from elsewhere: its work is in this one's result."""
+    if delegation.retry_of is None:
+        return
+    with controller.store.read() as connection:
+        before = rows.require_delegation(connection, delegation.retry_of)
+    is_elsewhere = before.workspace_id != delegation.workspace_id
+    if is_elsewhere and before.adoption_status is AdoptionStatus.SUPERSEDED:
+        release_worktree(controller, before)
+
+
 def _worktree_of(controller: Controller, delegation: Delegation) -> Workspace | None:
     if delegation.workspace_id is None:
         return None
@@ -68,6 +80,10 @@ def _reason_to_keep(
     """Remove the worktree if that is proven to lose nothing, and return None; else the reason why it stays."""
     if delegation.adoption_status is AdoptionStatus.PENDING:
         return f"its changes wait: adopt, discard, or open it with bridge task path {delegation.name or delegation.id}"
+    with controller.store.read() as connection:
+        others = rows.open_in_workspace(connection, workspace.id, without=delegation.id)
+    if others:
+        return f"{others[0].name or others[0].id} works in it"
     # What the result ref holds is kept until somebody removes the ref itself.
     refs = [*kept_in, *(commit for commit in (delegation.result_ref, preserved) if commit is not None)]
     return checkouts.release(

@@ -10,27 +10,29 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bridge.adapters.base import Evidence
+from bridge.adapters.base import Capabilities, Evidence
+from bridge.adapters.errors import CommandMissing
 from bridge.adapters.registry import harness
 from bridge.agents.models import Agent
 from bridge.agents.ownership import normalise
-from bridge.agents.policy import (
+from bridge.agents.policy_file import WorkspacePolicy
+from bridge.agents.policy_input import PolicyInput
+from bridge.agents.policy_model import (
     Considered,
     DelegationRequest,
-    PolicyFacts,
     PolicyLimits,
-    RunningWorker,
     Verdict,
     WriteMode,
 )
-from bridge.agents.policy_input import PolicyInput
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.bases import DirtyMode, base_facts, carry, dirty_mode_for, require_base
+from bridge.control.delegations.carriedwork import carried_work
 from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.evidence import require_count, resolve_all
 from bridge.control.delegations.lost import is_lost
 from bridge.control.delegations.model import Delegation, DelegationStatus, Request, plan_cursor
+from bridge.control.delegations.steering.quotas import credential_of
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.models import EntryDraft
 from bridge.foundation.errors import BridgeError
@@ -53,6 +55,7 @@ class Orchestration:
     workspace: Workspace
     dirty: DirtyMode = DirtyMode.REFUSE
     limits: PolicyLimits = field(default_factory=PolicyLimits)
+    policy: WorkspacePolicy = field(default_factory=WorkspacePolicy)
     plan_id: str | None = None
 
     @property
@@ -77,6 +80,8 @@ class Approved:
     delegation: Delegation
     evidence: tuple[Evidence, ...]
     base_commit: str
+    #: A tree that its new worktree is brought to, as changes nobody has committed: the work of the try before.
+    carried_tree: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +94,12 @@ class _Answer:
     base: Mapping[str, Any]
 
 
-def policy_request(orchestration: Orchestration, delegation: Delegation, needs: Iterable[str]) -> DelegationRequest:
+def policy_request(
+    orchestration: Orchestration, delegation: Delegation, needs: Iterable[str], *, waited_seconds: float = 0.0
+) -> DelegationRequest:
     """Return a delegation as policy sees it; ``needs`` are delegation ids."""
     request = delegation.request
+    settings = orchestration.controller.settings
     return DelegationRequest(
         delegation_id=delegation.id,
         role=request.role,
@@ -100,26 +108,13 @@ def policy_request(orchestration: Orchestration, delegation: Delegation, needs: 
         checkout=orchestration.workspace.worktree_id or orchestration.workspace.id,
         owned_paths=tuple(normalise(path) for path in request.owned_paths),
         needs=tuple(needs),
+        network=request.network,
+        tokens=request.tokens,
         timeout_seconds=request.timeout_seconds,
-    )
-
-
-def policy_facts(
-    running: Sequence[DelegationRequest], ended: Mapping[str, DelegationStatus], *, started: int, worktrees: int
-) -> PolicyFacts:
-    """Return what is the case now: who runs, who succeeded, who did not, how many were started in all.
-
-    ``worktrees`` counts those of workers that exist, kept ones included.
-    """
-    return PolicyFacts(
-        running=tuple(
-            RunningWorker(request.delegation_id, request.write_mode, request.checkout, request.owned_paths)
-            for request in running
-        ),
-        succeeded=tuple(key for key, status in ended.items() if status is DelegationStatus.COMPLETED),
-        failed=tuple(key for key, status in ended.items() if status is not DelegationStatus.COMPLETED),
-        workers_started=started,
-        worktrees=worktrees,
+        harness=request.harness,
+        workspace=orchestration.workspace.id,
+        credential=delegation.credential or credential_of(settings, request.harness),
+        waited_seconds=waited_seconds,
     )
 
 
@@ -153,13 +148,13 @@ def check_startable(
         If a request cites too much, the results counted in that it needs.
     InvalidOutputSchema
         If an output schema cannot be used.
-    InvalidOwnedPath, UnknownHarness
-        If a request names such.
+    InvalidOwnedPath, UnknownHarness, CommandMissing
+        If a request names such, or lacks it.
     """
     observation = controller.observer.observe_exactly(checkout)
     for request in requests:
         require_base(checkout, observation, dirty_mode_for(request, dirty))
-        harness(request.harness)
+        _require_command(request, harness(request.harness, controller.settings.harness).capabilities)
         for path in request.owned_paths:
             normalise(path)
         if request.output_schema is not None:
@@ -169,6 +164,14 @@ def check_startable(
         with controller.store.read() as connection:
             resolve_all(connection, session_id, request.evidence)
     return observation
+
+
+def _require_command(request: Request, capabilities: Capabilities) -> None:
+    if capabilities.needs_command and not request.command:
+        raise CommandMissing(
+            f"The harness {request.harness!r} does nothing without a command. Nothing was started.",
+            details={"harness": request.harness},
+        )
 
 
 def ask(
@@ -203,9 +206,9 @@ def ask(
             approved = _base_and_evidence(orchestration, delegation, observation, needed_results)
             base |= {"commit": approved.base_commit}
         except BridgeError as error:
-            decision |= {"outcome": "rejected", "reason": error.code, "explanation": error.message}
+            decision |= _overruled(decision, error.code, error.message)
         except OSError as error:
-            decision |= {"outcome": "rejected", "reason": "system_error", "explanation": str(error)}
+            decision |= _overruled(decision, "system_error", str(error))
     answer = _Answer(decision, approved, base)
 
     def record(recording: RecordingTransaction) -> Delegation:
@@ -223,13 +226,22 @@ def ask(
     return replace(approved, delegation=updated)
 
 
+def _overruled(decision: Mapping[str, Any], reason: str, explanation: str) -> dict[str, Any]:
+    """Return a refusal of what policy had approved; its own answer is kept beside it, for the replay."""
+    own = {key: decision[key] for key in ("outcome", "reason", "explanation")}
+    return {"outcome": "rejected", "reason": reason, "explanation": explanation, "policy": own}
+
+
 def _is_checkout_busy(recording: RecordingTransaction, orchestration: Orchestration, delegation: Delegation) -> bool:
     """Tell whether a worker of another run writes into the checkout that this one is to write into."""
     if delegation.request.write_mode != WriteMode.SHARED:
         return False
     connection = recording.tx.connection
     writers = rows.open_writers(connection, orchestration.workspace.id)
-    return any(writer.controller_id and not is_lost(connection, writer.controller_id) for writer in writers)
+    return any(
+        writer.controller_id and not is_lost(connection, writer.controller_id, now=recording.moment)
+        for writer in writers
+    )
 
 
 def _base_and_evidence(
@@ -238,6 +250,9 @@ def _base_and_evidence(
     references = [*needed_results, *delegation.request.evidence]
     with orchestration.controller.store.read() as connection:
         evidence = resolve_all(connection, orchestration.session_id, references)
+    if delegation.retry_of is not None and delegation.workspace_id is not None:
+        # It goes on where the try before left off, whatever has become of the checkout since.
+        return Approved(delegation, evidence, str(delegation.base_commit))
     dirty = dirty_mode_for(delegation.request, orchestration.dirty)
     head = require_base(orchestration.checkout, observation, dirty)
     is_shared = delegation.request.write_mode == WriteMode.SHARED
@@ -248,7 +263,13 @@ def _base_and_evidence(
             head,
             timeout_seconds=orchestration.controller.settings.git_timeout_seconds,
         )
-    return Approved(delegation, evidence, head)
+    if delegation.retry_of is None or is_shared:
+        return Approved(delegation, evidence, head)
+    with orchestration.controller.store.read() as connection:
+        before = rows.require_delegation(connection, delegation.retry_of)
+    timeout = orchestration.controller.settings.git_timeout_seconds
+    tree = carried_work(orchestration.checkout, before, head, timeout_seconds=timeout)
+    return Approved(delegation, evidence, head, tree)
 
 
 def _record_request(
@@ -264,6 +285,8 @@ def _record_request(
     request = delegation.request.to_json() | {"evidence": evidence or list(delegation.request.evidence)}
     if answer.base:
         request["base"] = dict(answer.base)
+    if delegation.retry_of is not None:
+        request["retry_of"] = delegation.retry_of
     draft = EntryDraft(
         kind="delegation.requested", payload={**identity, "request": request}, cursor=orchestration.cursor_owner
     )
@@ -276,6 +299,7 @@ def _record_request(
         "request_entry_id": asked.id,
         "controller_id": orchestration.controller_id,
         "decision": dict(answer.decision),
+        "credential": answer.decision["input"]["request"]["credential"],
     }
     if approved is None:
         recording.close_cursor(session_id, delegation.cursor_owner)

@@ -53,6 +53,8 @@ class AttemptOutcome:
     is_raw_text_cut: bool = False
     failure_class: str | None = None
     failure_detail: str = ""
+    #: When a used-up quota is full again, as a timestamp, if the harness told.
+    resets_at: str | None = None
     exit_status: int | None = None
     duration_seconds: float = 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, or_, select, tuple_, update
@@ -23,8 +24,36 @@ from bridge.process.identity import ProcessIdentity
 from bridge.storage.tables import attempts, controllers, delegations, plans, submissions
 
 
+@dataclass(frozen=True, slots=True)
+class ControllerRow:
+    """A process that owns, or owned, delegations.
+
+    Parameters
+    ----------
+    machine
+        Which process table ``identity`` is looked for in; None in rows of an older Bridge.
+    lease_expires_at
+        Until when it is certainly there, unless it renews that.
+    """
+
+    id: str
+    identity: ProcessIdentity
+    host: str
+    machine: str | None
+    lease_expires_at: str | None
+    has_ended: bool
+
+
 def add_controller(
-    connection: Connection, controller_id: str, identity: ProcessIdentity, *, host: str, build: str, started_at: str
+    connection: Connection,
+    controller_id: str,
+    identity: ProcessIdentity,
+    *,
+    host: str,
+    machine: str,
+    build: str,
+    started_at: str,
+    lease_expires_at: str,
 ) -> None:
     """Record a process that is about to own delegations."""
     connection.execute(
@@ -33,8 +62,10 @@ def add_controller(
             pid=identity.pid,
             process_start_time=identity.start_time,
             host=host,
+            machine=machine,
             build=build,
             started_at=started_at,
+            lease_expires_at=lease_expires_at,
         )
     )
 
@@ -44,12 +75,27 @@ def end_controller(connection: Connection, controller_id: str, ended_at: str) ->
     connection.execute(update(controllers).where(controllers.c.id == controller_id).values(ended_at=ended_at))
 
 
-def controller_identity(connection: Connection, controller_id: str) -> tuple[ProcessIdentity, str, bool] | None:
-    """Return a controller's process, its host, and whether it ended in order; None if it is not recorded."""
+def controller_by_id(connection: Connection, controller_id: str) -> ControllerRow | None:
+    """Return a controller, or None if it is not recorded."""
     row = connection.execute(select(controllers).where(controllers.c.id == controller_id)).one_or_none()
     if row is None:
         return None
-    return ProcessIdentity(row.pid, row.process_start_time), row.host, row.ended_at is not None
+    identity = ProcessIdentity(row.pid, row.process_start_time)
+    return ControllerRow(row.id, identity, row.host, row.machine, row.lease_expires_at, row.ended_at is not None)
+
+
+def renew_leases(connection: Connection, controller_id: str, expires_at: str) -> None:
+    """Renew a controller's lease, and those of the workers that it watches over."""
+    own = select(delegations.c.id).where(
+        delegations.c.controller_id == controller_id,
+        delegations.c.status.in_([str(status) for status in OPEN_STATUSES]),
+    )
+    connection.execute(update(controllers).where(controllers.c.id == controller_id).values(lease_expires_at=expires_at))
+    connection.execute(
+        update(attempts)
+        .where(attempts.c.finished_at.is_(None), attempts.c.delegation_id.in_(own))
+        .values(lease_expires_at=expires_at)
+    )
 
 
 def add_plan(connection: Connection, plan: PlanRun, text: str) -> None:
@@ -125,6 +171,15 @@ def is_cancel_requested(connection: Connection, delegation_id: str) -> bool:
     """Tell whether somebody asked for a delegation's end; reads one column, since it is asked often."""
     query = select(delegations.c.cancel_requested_at).where(delegations.c.id == delegation_id)
     return connection.execute(query).scalar_one_or_none() is not None
+
+
+def is_to_end(connection: Connection, delegation_id: str, owner: str | None) -> bool:
+    """Tell whether a controller has to end a worker: somebody asked for it, or another controller took it over."""
+    query = select(delegations.c.cancel_requested_at, delegations.c.controller_id).where(
+        delegations.c.id == delegation_id
+    )
+    row = connection.execute(query).one_or_none()
+    return row is not None and (row.cancel_requested_at is not None or row.controller_id != owner)
 
 
 def claim_delegation(connection: Connection, delegation_id: str, *, lost: str, by: str, updated_at: str) -> bool:
@@ -209,6 +264,22 @@ def open_writers(connection: Connection, workspace_id: str) -> list[Delegation]:
     return [_delegation(row) for row in connection.execute(query)]
 
 
+def open_in_workspace(connection: Connection, workspace_id: str, *, without: str | None = None) -> list[Delegation]:
+    """Return the delegations that have not ended and whose workspace is, or is to be, this one."""
+    open_statuses = [str(status) for status in OPEN_STATUSES]
+    query = select(delegations).where(
+        delegations.c.workspace_id == workspace_id,
+        delegations.c.status.in_(open_statuses),
+        delegations.c.id != (without or ""),
+    )
+    return [_delegation(row) for row in connection.execute(query)]
+
+
+def plan_text(connection: Connection, plan_id: str) -> str:
+    """Return the text of a plan's file as it was recorded, known secrets masked."""
+    return str(connection.execute(select(plans.c.text).where(plans.c.id == plan_id)).scalar_one())
+
+
 def put_attempt(connection: Connection, attempt: Attempt) -> None:
     """Record a new attempt."""
     connection.execute(
@@ -219,6 +290,7 @@ def put_attempt(connection: Connection, attempt: Attempt) -> None:
             started_at=attempt.started_at,
             pid=attempt.pid,
             process_start_time=attempt.process_start_time,
+            lease_expires_at=attempt.lease_expires_at,
         )
     )
 

@@ -10,8 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
+from anyio import to_thread
+
+from bridge.adapters.base import Handing
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.model import MAX_SUBMISSIONS, Delegation, DelegationStatus, Submission
@@ -60,7 +64,17 @@ def submit_result(controller: Controller, worker_session_id: str, result: Mappin
     NotCanonical
         If the result is not plain JSON.
     """
-    raw = canonical_bytes(dict(result))
+    return submit_raw(controller, worker_session_id, canonical_bytes(dict(result)))
+
+
+def submit_raw(controller: Controller, worker_session_id: str, raw: bytes) -> Handed:
+    """Check a result as it was written, and record it; what is no JSON is recorded with that fault.
+
+    Raises
+    ------
+    NoOpenDelegation, ResultAlreadySubmitted
+        As :func:`submit_result`.
+    """
     with controller.store.read() as connection:
         delegation, attempt = _place(connection, worker_session_id)
     schema = delegation.request.output_schema
@@ -92,6 +106,46 @@ def submit_result(controller: Controller, worker_session_id: str, result: Mappin
         return submission
 
     return Handed(delegation, controller.recorder.transact(record))
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptDesk:
+    """Where the results of one attempt are handed in; see ``bridge.adapters.base.Desk``."""
+
+    controller: Controller
+    worker_session_id: str
+    delegation_id: str
+    attempt: int
+
+    async def hand_in(self, raw: bytes) -> Handing:
+        """Check a result and record it; after the last one, say what became of that."""
+        try:
+            handed = await to_thread.run_sync(partial(submit_raw, self.controller, self.worker_session_id, raw))
+        except ResultAlreadySubmitted:
+            # The agent handed one in itself just now.
+            latest = await self.latest()
+            if latest is None:
+                raise
+            return latest
+        return _handing(handed.submission)
+
+    async def latest(self) -> Handing | None:
+        """Return what became of the last result handed in, by whomever."""
+        return await to_thread.run_sync(self._latest)
+
+    def _latest(self) -> Handing | None:
+        with self.controller.store.read() as connection:
+            found = rows.list_submissions(connection, self.delegation_id, self.attempt)
+        return _handing(found[-1]) if found else None
+
+
+def _handing(submission: Submission) -> Handing:
+    return Handing(
+        is_accepted=submission.is_accepted,
+        number=submission.number,
+        permitted=MAX_SUBMISSIONS,
+        errors=submission.field_errors,
+    )
 
 
 def final_submission(connection: Connection, delegation_id: str, attempt: int) -> Submission | None:

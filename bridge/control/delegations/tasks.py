@@ -178,7 +178,9 @@ def request_cancel(controller: Controller, delegation: Delegation) -> Delegation
 
     with controller.store.read() as connection:
         owner = delegation.controller_id
-        is_ownerless = not delegation.status.is_final and owner is not None and is_lost(connection, owner)
+        is_ownerless = (
+            not delegation.status.is_final and owner is not None and is_lost(connection, owner, now=controller.now())
+        )
     if is_ownerless:
         recover(controller)
         with controller.store.read() as connection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from anyio import to_thread
 from bridge.adapters.base import Evidence, FailureClass, Outcome, SubmissionSource, TaskRequest
 from bridge.adapters.events import AdapterEvent
 from bridge.adapters.registry import harness
+from bridge.agents.policy import is_tried_again
+from bridge.agents.policy_file import WorkspacePolicy
 from bridge.control.access.offering import Offer, offer_in
 from bridge.control.access.tokens import bind_in, revoke_of_delegation
 from bridge.control.controller import Controller
@@ -20,7 +22,10 @@ from bridge.control.delegations import store as rows
 from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.model import Attempt, Delegation, DelegationStatus, Submission
 from bridge.control.delegations.settlement import AttemptOutcome
-from bridge.control.delegations.submitting import SUBMITTED_GRACE_SECONDS, final_submission, has_ended
+from bridge.control.delegations.steering.approvals import Approver
+from bridge.control.delegations.steering.messages import Inbox
+from bridge.control.delegations.steering.pausing import sit_out
+from bridge.control.delegations.submitting import SUBMITTED_GRACE_SECONDS, AttemptDesk, final_submission, has_ended
 from bridge.control.recording import RecordingTransaction
 from bridge.control.taskgroups import sole_error_group
 from bridge.conversations.models import EntryDraft
@@ -48,24 +53,39 @@ class Assigned:
     base_commit: str
     worktree: Path
     worker_session_id: str
+    policy: WorkspacePolicy = field(default_factory=WorkspacePolicy)
 
 
 async def work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
-    """Run attempts until one gives a valid result, one fails for another reason, or none is left.
+    """Run attempts until one gives a valid result, one fails in a way that is not tried again, or none is left.
 
-    Only an invalid result is tried again: the next attempt runs in the same worktree and is told what was wrong.
+    An invalid result is tried again as often as the request permits: the next attempt runs in the same worktree and is
+    told what was wrong. After other failures the policy says whether there is another, which uses up none of those;
+    after a quota that is used up it begins once the credential is no longer paused.
     If the calling task is cancelled, the worker's processes are ended first.
     """
-    permitted = assigned.delegation.request.attempts_permitted
+    delegation = assigned.delegation
+    permitted, number = delegation.request.attempts_permitted, 0
     problems: Sequence[Mapping[str, str]] = ()
-    for number in range(1, permitted + 1):
-        if await to_thread.run_sync(partial(_is_cancel_requested, controller, assigned.delegation.id)):
+    failures: list[str] = []
+    while True:
+        number += 1
+        if await to_thread.run_sync(partial(_is_to_end, controller, delegation.id)):
             return _cancelled_before(number, permitted)
-        outcome = await _attempt(controller, assigned, number, problems)
-        if outcome.submission is not None or outcome.failure_class is not None:
+        outcome = await _attempt(controller, assigned, number, permitted, problems)
+        if outcome.failure_class is None:
+            if outcome.submission is not None or number >= permitted:
+                return outcome
+            problems = outcome.field_errors
+            continue
+        failures.append(outcome.failure_class)
+        is_again = is_tried_again(assigned.policy.limits, failures)
+        if outcome.failure_class == FailureClass.QUOTA_EXHAUSTED:
+            pausing = partial(sit_out, controller, delegation, outcome.resets_at, assigned.policy)
+            await pausing(is_waiting=is_again)
+        if not is_again:
             return outcome
-        problems = outcome.field_errors
-    return outcome
+        permitted += 1
 
 
 def _cancelled_before(number: int, permitted: int) -> AttemptOutcome:
@@ -80,25 +100,26 @@ def _cancelled_before(number: int, permitted: int) -> AttemptOutcome:
 
 
 async def _attempt(
-    controller: Controller, assigned: Assigned, number: int, problems: Sequence[Mapping[str, str]]
+    controller: Controller, assigned: Assigned, number: int, permitted: int, problems: Sequence[Mapping[str, str]]
 ) -> AttemptOutcome:
     delegation = assigned.delegation
     began = controller.clock.monotonic()
-    started = Attempt(delegation.id, number, "running", controller.now())
+    started = Attempt(delegation.id, number, "running", controller.now(), lease_expires_at=controller.lease_end())
     begin = partial(_begin_attempt, controller=controller, assigned=assigned, attempt=started)
     offer = await to_thread.run_sync(partial(controller.recorder.transact, begin))
     cancel = anyio.Event()
-    task = _task_request(controller, assigned, number, problems, offer)
+    task = _task_request(controller, assigned, number, permitted, problems, offer=offer)
     async with sole_error_group() as group:
         group.start_soon(_watch_for_end, controller, delegation.id, number, cancel)
-        outcome = await harness(delegation.request.harness).run(
+        settings = controller.settings
+        outcome = await harness(delegation.request.harness, settings.harness, state=settings.home).run(
             task, _Sink(controller, assigned, number, offer), cancel=cancel
         )
         group.cancel_scope.cancel()
     duration = max(0.0, controller.clock.monotonic() - began)
     # The worker is done: from here on its outcome stands, whatever happens to whoever waits for it.
     with anyio.CancelScope(shield=True):
-        judged = await to_thread.run_sync(partial(_judge, controller, assigned, number, outcome))
+        judged = await to_thread.run_sync(partial(_judge, controller, assigned, number, permitted, outcome))
     return replace(judged, duration_seconds=duration)
 
 
@@ -122,7 +143,7 @@ def _begin_attempt(
     )
 
 
-def _judge(controller: Controller, assigned: Assigned, number: int, outcome: Outcome) -> AttemptOutcome:
+def _judge(controller: Controller, assigned: Assigned, number: int, permitted: int, outcome: Outcome) -> AttemptOutcome:
     """Check what was handed in, close the attempt's row, and return what the attempt came to."""
     delegation = assigned.delegation
     schema = delegation.request.output_schema
@@ -132,7 +153,7 @@ def _judge(controller: Controller, assigned: Assigned, number: int, outcome: Out
     if handed_in is not None:
         outcome = _as_handed_in(outcome, handed_in, is_cancelled=is_cancelled)
     check = validate_result(outcome.submission, None if schema is None else dict(schema))
-    judged = _judged(outcome, check, number, delegation.request.attempts_permitted)
+    judged = _judged(outcome, check, number, permitted)
     failure = judged.failure_class or (None if check.valid else "invalid_result")
 
     def close(recording: RecordingTransaction) -> None:
@@ -160,7 +181,7 @@ def _as_handed_in(outcome: Outcome, handed_in: Submission, *, is_cancelled: bool
     return replace(
         outcome,
         submission=handed_in.text.encode(),
-        source=SubmissionSource.STRUCTURED_OUTPUT,
+        source=outcome.source if outcome.source is SubmissionSource.MESSAGE else SubmissionSource.STRUCTURED_OUTPUT,
         failure=outcome.failure if is_kept else None,
         detail=outcome.detail if is_kept else "",
     )
@@ -170,7 +191,9 @@ def _task_request(
     controller: Controller,
     assigned: Assigned,
     number: int,
+    permitted: int,
     problems: Sequence[Mapping[str, str]],
+    *,
     offer: Offer | None,
 ) -> TaskRequest:
     request = assigned.delegation.request
@@ -189,11 +212,17 @@ def _task_request(
         worktree=assigned.worktree,
         folder=attempt_folder(controller, assigned.delegation.id, number),
         environment=controller.environment,
-        additions={**request.environment, **({} if offer is None else offer.environment)},
+        additions=request.environment,
         mcp_command=() if offer is None else offer.command,
+        mcp_environment={} if offer is None else offer.environment,
         marker=attempt_marker(assigned.delegation.id, number),
         timeout_seconds=request.timeout_seconds,
         previous_errors=tuple(problems),
+        attempts_permitted=permitted,
+        desk=AttemptDesk(controller, assigned.worker_session_id, assigned.delegation.id, number),
+        silence_seconds=controller.settings.worker_silence_seconds,
+        permission=Approver(controller, assigned.delegation, number, assigned.worktree, assigned.policy.approvals),
+        next_message=Inbox(controller, assigned.delegation, number),
     )
 
 
@@ -224,6 +253,7 @@ def _judged(outcome: Outcome, check: ResultCheck, number: int, permitted: int) -
         is_raw_text_cut=check.is_raw_text_cut,
         failure_class=None if failure is None else str(failure),
         failure_detail=outcome.detail,
+        resets_at=outcome.resets_at,
         exit_status=outcome.exit_status if outcome.signal is None else -outcome.signal,
     )
 
@@ -250,12 +280,13 @@ async def _watch_for_end(controller: Controller, delegation_id: str, number: int
 def _look(controller: Controller, delegation_id: str, number: int) -> tuple[bool, bool]:
     """Return whether a delegation's end was asked for, and whether its attempt has its result already."""
     with controller.store.read() as connection:
-        return rows.is_cancel_requested(connection, delegation_id), has_ended(connection, delegation_id, number)
+        is_over = rows.is_to_end(connection, delegation_id, controller.id)
+        return is_over, has_ended(connection, delegation_id, number)
 
 
-def _is_cancel_requested(controller: Controller, delegation_id: str) -> bool:
+def _is_to_end(controller: Controller, delegation_id: str) -> bool:
     with controller.store.read() as connection:
-        return rows.is_cancel_requested(connection, delegation_id)
+        return rows.is_to_end(connection, delegation_id, controller.id)
 
 
 async def _transact(controller: Controller, change: Callable[[RecordingTransaction], None]) -> None:

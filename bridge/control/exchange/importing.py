@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from hashlib import sha256
 from io import SEEK_SET
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from bridge.control.controller import Controller
 from bridge.control.errors import ImportSourceChanged
@@ -23,10 +23,11 @@ from bridge.conversations.errors import SessionRemoved
 from bridge.conversations.importing import Adder, Comparison, IncomingSession, Taken, begin, compare, finish
 from bridge.conversations.models import Entry, NewSession
 from bridge.conversations.store import parent_session_of, session_exists
-from bridge.integrity.chain import SESSION_IMPORTED
+from bridge.integrity.events import ROOT_SEALED, SESSION_IMPORTED
+from bridge.integrity.recorded import ROW_COLUMNS
 from bridge.integrity.store import first_event_type, last_event_of_type, last_event_type
 from bridge.integrity.subtrees import store as subtrees
-from bridge.integrity.verify import ROOT_SEALED, root_of, seal_root
+from bridge.integrity.verify import beside_digest, root_of, seal_root
 from bridge.lineage.descent import MAX_DEPTH, require_acyclic
 from bridge.recall.index import forget_gaps
 from bridge.storage.transaction import Connection
@@ -157,7 +158,7 @@ def _record(
     session = _header_of(survey.header, session_id)
     root = root_of(recording.tx.connection, session_id)
     origin = survey.origins.get(session_id)
-    body = {
+    body: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "digest": survey.digest,
         "added": comparison.added,
@@ -167,15 +168,25 @@ def _record(
         "has_gaps": taken.has_gaps,
         "head": taken.head_entry_id,
         "workspace_id": session.workspace_id,
+        "labels": taken.set_labels,
+        "beside_digest": beside_digest(recording.tx.connection, session_id, taken.last_sequence),
         **({} if origin is None else {"forked_from": origin}),
     }
     if not comparison.exists:
         names = ("kind", "parent_session_id", "parent_relation")
         body.update({name: getattr(session, name) for name in names})
+        body["row"] = _row(recording.tx.connection, session)
     recording.event(session_id, SESSION_IMPORTED, body)
     if last_event_of_type(recording.tx.connection, session_id, ROOT_SEALED) is not None:
         # A root that was given out earlier may lack what came into gaps before its last entry.
         seal_root(recording.tx, session_id, root, taken.last_sequence, recording.moment)
+
+
+def _row(connection: Connection, session: SessionHeader) -> dict[str, str | None]:
+    """Return the columns of a new session's row, as it was made."""
+    new = _incoming(connection, session).new
+    times = {"created_at": session.created_at, "updated_at": session.updated_at}
+    return {name: getattr(new, name) for name in ROW_COLUMNS} | times
 
 
 def _incoming(connection: Connection, session: SessionHeader) -> IncomingSession:

@@ -9,11 +9,12 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from bridge.adapters.registry import DEFAULT_HARNESS, HARNESSES, harness
+from bridge.adapters.registry import DEFAULT_HARNESS, harness, known_harnesses
 from bridge.agents.errors import InvalidOwnedPath
 from bridge.agents.ownership import normalise
 from bridge.control.plans.outputschemas import read_output_schema
 from bridge.control.plans.tomlindex import KeyPath, nearest_line
+from bridge.foundation.config import HarnessSettings
 from bridge.process.environment import KEPT_GIT_VARIABLES, STRIPPED_PREFIXES
 from bridge.semantics.errors import InvalidOutputSchema
 
@@ -68,7 +69,12 @@ class Problems:
 
 
 def check_workers(
-    tables: list[dict[str, Any]], problems: Problems, *, plan_folder: Path, repository_root: Path
+    tables: list[dict[str, Any]],
+    problems: Problems,
+    *,
+    plan_folder: Path,
+    repository_root: Path,
+    harnesses: Mapping[str, HarnessSettings],
 ) -> None:
     """Add to ``problems`` what is wrong with the workers beyond their schema; what that faults is passed over."""
     ids: dict[str, int] = {}
@@ -81,7 +87,7 @@ def check_workers(
                 problems.add((*path, "id"), f"{identifier!r} is already the id of the worker on line {first}")
             else:
                 ids[identifier] = number
-        _check_harness(worker, path, problems)
+        _check_harness(worker, path, problems, harnesses)
         _check_command(worker, path, problems)
         _check_environment(worker, path, problems)
         _check_owned_paths(worker, path, problems, repository_root)
@@ -89,13 +95,16 @@ def check_workers(
     _check_needs(tables, ids, problems)
 
 
-def _check_harness(worker: dict[str, Any], path: KeyPath, problems: Problems) -> None:
+def _check_harness(
+    worker: dict[str, Any], path: KeyPath, problems: Problems, configured: Mapping[str, HarnessSettings]
+) -> None:
     name = worker.get("harness", DEFAULT_HARNESS)
     if not isinstance(name, str):
         return
-    if name not in HARNESSES:
-        problems.add((*path, "harness"), f"there is no harness {name!r}{_did_you_mean(name, HARNESSES)}")
-    elif harness(name).capabilities.needs_command and "command" not in worker:
+    known = known_harnesses(configured)
+    if name not in known:
+        problems.add((*path, "harness"), f"there is no harness {name!r}{_did_you_mean(name, known)}")
+    elif harness(name, configured).capabilities.needs_command and "command" not in worker:
         problems.add((*path, "command"), f"is missing; the harness {name!r} does nothing without one")
 
 

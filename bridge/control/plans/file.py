@@ -16,12 +16,13 @@ from typing import Any
 
 from bridge.adapters.registry import DEFAULT_HARNESS
 from bridge.agents.ownership import normalise
-from bridge.agents.policy import WriteMode
+from bridge.agents.policy_model import WriteMode
 from bridge.control.errors import InvalidPlan
 from bridge.control.plans.checking import Problem, Problems, check_workers
 from bridge.control.plans.outputschemas import read_output_schema
 from bridge.control.plans.tomlindex import line_index
 from bridge.foundation.canonical import MAX_INTEGER, MIN_INTEGER
+from bridge.foundation.config import HarnessSettings
 from bridge.foundation.hashing import digest_hex
 from bridge.semantics.schemas import field_errors, load_schema, validator
 
@@ -107,7 +108,9 @@ class Plan:
     digest: str
 
 
-def load_plan(text: str, *, path: Path, repository_root: Path) -> Plan:
+def load_plan(
+    text: str, *, path: Path, repository_root: Path, harnesses: Mapping[str, HarnessSettings] | None = None
+) -> Plan:
     """Read and check a plan.
 
     Parameters
@@ -118,6 +121,8 @@ def load_plan(text: str, *, path: Path, repository_root: Path) -> Plan:
         Where it came from: named in messages, and what a relative ``output_schema`` counts from.
     repository_root
         Top of the worktree that the plan is run in; no path of the plan may lead out of it.
+    harnesses
+        Those of the configuration, beside the known ones.
 
     Raises
     ------
@@ -136,7 +141,9 @@ def load_plan(text: str, *, path: Path, repository_root: Path) -> Plan:
     workers = known.get("worker")
     tables = [table for table in workers if isinstance(table, dict)] if isinstance(workers, list) else []
     if isinstance(workers, list) and len(tables) == len(workers):
-        check_workers(tables, problems, plan_folder=path.parent, repository_root=repository_root)
+        check_workers(
+            tables, problems, plan_folder=path.parent, repository_root=repository_root, harnesses=harnesses or {}
+        )
     if problems.found:
         raise _invalid(path, problems.in_order())
     return Plan(

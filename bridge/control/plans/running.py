@@ -85,7 +85,12 @@ def _prepare(controller: Controller, standpoint: Standpoint, request: RunRequest
     if standpoint.directory is None:
         raise NotARepository("A plan runs in a checkout, and none was named. Nothing was started.")
     workspace = initialise(controller, standpoint.directory).registration.workspace
-    plan = load_plan(read_plan_text(request.path), path=request.path, repository_root=workspace.folder)
+    plan = load_plan(
+        read_plan_text(request.path),
+        path=request.path,
+        repository_root=workspace.folder,
+        harnesses=controller.settings.harness,
+    )
     session_id = None
     if request.session is not None:
         with controller.store.read() as connection:

@@ -12,7 +12,8 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from bridge.agents.policy import Considered, DelegationRequest, PolicyLimits, Verdict, select_runnable
+from bridge.agents.policy import select_runnable
+from bridge.agents.policy_model import Considered, DelegationRequest, PolicyLimits, Reason, Verdict
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.bases import DirtyMode
@@ -24,10 +25,9 @@ from bridge.control.delegations.requesting import (
     Approved,
     Orchestration,
     ask,
-    count_worktrees,
-    policy_facts,
     policy_request,
 )
+from bridge.control.delegations.steering.surveying import Waiting, survey, tell_waiting
 from bridge.control.plans.file import Plan
 from bridge.control.plans.progress import Progress, ProgressSink, ignore_progress
 from bridge.control.recording import RecordingTransaction
@@ -36,7 +36,7 @@ from bridge.conversations.models import EntryDraft
 from bridge.workspaces.models import Workspace
 from bridge.workspaces.store import save_state
 
-#: How often a run looks again at what only another run's end can free.
+#: How often a run looks again at what something else than its own workers' ends may free: others, a quota, the time.
 ELSEWHERE_POLL_SECONDS = 1.0
 
 
@@ -56,6 +56,10 @@ class PlanRequest:
         The session that delegates; None makes a new one.
     dirty
         What becomes of uncommitted work in the checkout.
+    limits
+        Those of the run; None leaves them to the workspace's policy.
+    max_running
+        How many workers run at once, within the policy.
     """
 
     requests: tuple[Request, ...]
@@ -64,7 +68,8 @@ class PlanRequest:
     label: str | None = None
     session_id: str | None = None
     dirty: DirtyMode = DirtyMode.REFUSE
-    limits: PolicyLimits = field(default_factory=PolicyLimits)
+    limits: PolicyLimits | None = None
+    max_running: int | None = None
 
 
 def request_of(plan: Plan, *, session_id: str | None = None, dirty: DirtyMode | None = None) -> PlanRequest:
@@ -77,9 +82,6 @@ def request_of(plan: Plan, *, session_id: str | None = None, dirty: DirtyMode | 
     dirty
         Overrides what the file says of uncommitted work.
     """
-    limits = PolicyLimits(max_attempts=max(worker.attempts for worker in plan.workers))
-    if plan.max_parallel is not None:
-        limits = replace(limits, max_running=plan.max_parallel)
     return PlanRequest(
         requests=tuple(
             Request(
@@ -105,7 +107,7 @@ def request_of(plan: Plan, *, session_id: str | None = None, dirty: DirtyMode | 
         label=plan.label or plan.path.stem,
         session_id=session_id,
         dirty=dirty or DirtyMode(plan.dirty),
-        limits=limits,
+        max_running=plan.max_parallel,
     )
 
 
@@ -140,9 +142,9 @@ class _Board:
 
     queue: list[Delegation]
     requests: Mapping[str, DelegationRequest]
+    clock: Waiting = field(default_factory=Waiting)
     running: dict[str, DelegationRequest] = field(default_factory=dict)
     ended: dict[str, Delegation] = field(default_factory=dict)
-    started: int = 0
     changed: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -174,6 +176,8 @@ async def run_plan(
         label=plan.label,
         dirty=plan.dirty,
         limits=plan.limits,
+        max_running=plan.max_running,
+        attempts=max(request.attempts_permitted for request in plan.requests),
         requests=plan.requests,
     )
     orchestration = await to_thread.run_sync(partial(begin, controller, start))
@@ -207,6 +211,7 @@ async def _schedule(orchestration: Orchestration, board: _Board, group: TaskGrou
         for delegation, item in zip(board.queue, considered, strict=True):
             if item.decision.outcome is Verdict.QUEUED:
                 waiting.append(delegation)
+                is_blocked_elsewhere |= item.decision.reason is not Reason.NEED_UNFINISHED
                 continue
             needed = [_result_of(board, key) for key in item.request.needs if key in board.ended]
             answer = await to_thread.run_sync(
@@ -214,7 +219,6 @@ async def _schedule(orchestration: Orchestration, board: _Board, group: TaskGrou
             )
             if isinstance(answer, Approved):
                 board.running[delegation.id] = item.request
-                board.started += 1
                 reporter.task("task_preparing", answer.delegation)
                 group.start_soon(_carry_out, orchestration, board, answer, reporter)
             elif answer.status is DelegationStatus.QUEUED:
@@ -242,14 +246,21 @@ async def _wait_for_change(board: _Board, *, is_blocked_elsewhere: bool) -> None
 
 async def _consider(orchestration: Orchestration, board: _Board) -> tuple[Considered, ...]:
     """Return policy's answer to everything that waits, as things are now."""
+    # The board goes on changing while the store is asked; what was read of it stays together.
     running = list(board.running.values())
     statuses = {key: delegation.status for key, delegation in board.ended.items()}
-    queue = [board.requests[delegation.id] for delegation in board.queue]
-    started = board.started
-    # The board goes on changing while the store is asked; what was read of it stays together.
-    worktrees = await to_thread.run_sync(partial(count_worktrees, orchestration, running))
-    facts = policy_facts(running, statuses, started=started, worktrees=worktrees)
-    return select_runnable(queue, facts, orchestration.limits)
+    now = orchestration.controller.clock.monotonic()
+    queue = [
+        replace(board.requests[delegation.id], waited_seconds=board.clock.seconds(delegation.id, now))
+        for delegation in board.queue
+    ]
+
+    def answer() -> tuple[Considered, ...]:
+        considered = select_runnable(queue, survey(orchestration, running, statuses), orchestration.limits)
+        tell_waiting(orchestration.controller, board.clock.note(considered, now))
+        return considered
+
+    return await to_thread.run_sync(answer)
 
 
 async def _carry_out(orchestration: Orchestration, board: _Board, approved: Approved, reporter: _Reporter) -> None:

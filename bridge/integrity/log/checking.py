@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Final
 
-from bridge.integrity.chain import Report
 from bridge.integrity.errors import InvalidLogRoot, LogUnsound
 from bridge.integrity.log import store
 from bridge.integrity.log.leaves import LogRoot, consistency_proof, current_root
 from bridge.integrity.log.merkle import HASH_BYTES, Peaks, log_leaf, proves_consistency
 from bridge.integrity.log.store import Leaf, OrderedEvent
+from bridge.integrity.report import Report
 from bridge.storage.transaction import Connection
 
 _NOTATION: Final = re.compile(r"(?P<root>[0-9a-f]{64})/(?P<size>[0-9]{1,18})", re.ASCII)

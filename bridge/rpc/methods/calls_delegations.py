@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 
 from anyio import to_thread
 
-from bridge.adapters.registry import DEFAULT_HARNESS
 from bridge.control.delegations.adoption import adopt, discard
 from bridge.control.delegations.bases import DirtyMode
+from bridge.control.delegations.choosing import choose_harness
 from bridge.control.delegations.delegating import Wanted, delegator_of
 from bridge.control.delegations.model import Delegation, Request
 from bridge.control.delegations.tasks import find_task, task_details
@@ -32,7 +32,12 @@ class RequestParams(OfSession):
     objective: str = param("To what end the worker works.", minLength=1, maxLength=MAX_TEXT)
     name: str = param("A short name to call it by.", default="", maxLength=64, pattern="^[A-Za-z0-9_-]*$")
     role: str = param("What the worker is for.", default="implementation", minLength=1, maxLength=64)
-    harness: str = param("The agent program it runs through.", default=DEFAULT_HARNESS, minLength=1, maxLength=64)
+    harness: str = param(
+        "The agent program it runs through. Default: command where there is one, else worker_harness of the "
+        "configuration, else that of the session that asks.",
+        default="",
+        maxLength=64,
+    )
     command: tuple[str, ...] = param("Program and arguments, for the harness command.", default=(), **_TEXTS)
     environment: Mapping[str, str] | None = param(
         "Variables to add to the worker's environment.",
@@ -55,6 +60,18 @@ class RequestParams(OfSession):
     timeout_seconds: int = param("Time limit of one attempt.", default=1800, minimum=1, maximum=7 * 24 * 3600)
     attempts: int = param("Tries; a further one follows an invalid result only.", default=1, minimum=1, maximum=10)
     dirty: Literal["refuse", "ignore", "carry"] = param("What becomes of uncommitted work.", default="refuse")
+    network: bool = param("Whether it asks for the network.", default=False)
+    tokens: int = param("Tokens it may use, for the budget; 0: nobody counts.", default=0, minimum=0, maximum=10**12)
+
+
+def _harness_of(call: Call, params: RequestParams) -> str:
+    return choose_harness(
+        call.controller,
+        call.standpoint,
+        session=params.session,
+        named=params.harness,
+        has_command=bool(params.command),
+    )
 
 
 async def delegations_request(call: Call, params: RequestParams) -> dict[str, Any]:
@@ -62,7 +79,7 @@ async def delegations_request(call: Call, params: RequestParams) -> dict[str, An
         name=params.name,
         objective=params.objective,
         role=params.role,
-        harness=params.harness,
+        harness=await to_thread.run_sync(partial(_harness_of, call, params)),
         command=params.command,
         environment=params.environment or {},
         acceptance_criteria=params.acceptance_criteria,
@@ -72,6 +89,8 @@ async def delegations_request(call: Call, params: RequestParams) -> dict[str, An
         output_schema=params.output_schema,
         timeout_seconds=float(params.timeout_seconds),
         attempts_permitted=params.attempts,
+        network=params.network,
+        tokens=params.tokens,
     )
     wanted = Wanted(request=request, session=params.session, dirty=DirtyMode(params.dirty))
     return (await delegator_of(call.controller).request(call.standpoint, wanted)).to_json()

@@ -238,13 +238,16 @@ _VERDICT: Final = {
     "status": {"type": "string", "enum": ["healthy", "faulty"]},
     "checked": _NUMBER,
     "problems": _NUMBER,
-    "findings": listing(record("A row that is not as recorded.", code=_TEXT, subject=_TEXT, message=_TEXT)),
+    "findings": listing(
+        record("A row that is not as recorded.", code=_TEXT, subject=_TEXT, message=_TEXT, breaks=_TEXT)
+    ),
 }
 VERIFICATION: Final = record(
     "What a verification found.",
     status={"type": "string", "enum": ["healthy", "faulty"]},
     sessions=listing(record("About a session.", session_id=_TEXT, session_root=_OPTIONAL_TEXT, **_VERDICT)),
     chains=listing(record("About a chain that is no session's.", chain_id=_TEXT, **_VERDICT)),
+    stored=listing(record("About the texts or the states of the whole store.", part=_TEXT, **_VERDICT)),
     log=_or_null(
         record(
             "About the log of all events, and what it was compared with.",
@@ -345,6 +348,59 @@ WAITED: Final = {
     "properties": {**DELEGATION["properties"], "ended": _FLAG},
     "required": sorted([*DELEGATION["required"], "ended"]),
 }
+MESSAGE: Final = record(
+    "What was said to a worker, and when it was told.",
+    delegation_id=_TEXT,
+    number=_NUMBER,
+    text=_TEXT,
+    entry_id=_TEXT,
+    sent_at=_TEXT,
+    handed_over_at=_OPTIONAL_TEXT,
+)
+TASK_DIFF: Final = record(
+    "What a worker changed: its worktree as it is now if live, else its result.",
+    id=_TEXT,
+    base_commit=_TEXT,
+    live=_FLAG,
+    files=listing(
+        record(
+            "A path that differs.",
+            status=_TEXT,
+            path=_TEXT,
+            old_path=_OPTIONAL_TEXT,
+            additions={"type": ["integer", "null"]},
+            deletions={"type": ["integer", "null"]},
+        )
+    ),
+    patch=_OPTIONAL_TEXT,
+)
+APPROVAL: Final = record(
+    "Something that a worker wants allowed.",
+    id=_TEXT,
+    delegation_id=_TEXT,
+    status={"type": "string", "enum": ["pending", "allowed", "denied", "timed_out", "lapsed"]},
+    title=_TEXT,
+    tool_kind=_TEXT,
+    paths=listing(_TEXT),
+    options=listing(_ANY_OBJECT),
+    requested_at=_TEXT,
+    expires_at=_TEXT,
+    decided_by=_OPTIONAL_TEXT,
+)
+APPROVALS: Final = record("What workers want allowed.", approvals=listing(APPROVAL), hasMore=_FLAG)
+PAUSES: Final = record(
+    "Credentials whose quota is used up.",
+    pauses=listing(
+        record(
+            "A paused credential.",
+            credential=_TEXT,
+            paused_at=_TEXT,
+            resets_at=_TEXT,
+            is_reset_known=_FLAG,
+            delegation_id=_TEXT,
+        )
+    ),
+)
 ADOPTION: Final = record(
     "What an adoption did.",
     task=DELEGATION,

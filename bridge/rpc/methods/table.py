@@ -21,6 +21,7 @@ from bridge.rpc.methods.method import Method, Mode
 from bridge.rpc.methods.table_agent import AGENT_TABLE
 from bridge.rpc.methods.table_places import PLACE_TABLE
 from bridge.rpc.methods.table_sessions import SESSION_TABLE
+from bridge.rpc.methods.table_steering import STEERING_TABLE
 from bridge.rpc.methods.table_work import WORK_TABLE
 from bridge.rpc.roles import EVERYONE, READERS, WRITERS, Role
 from bridge.semantics import errors as semantics
@@ -246,5 +247,8 @@ _TABLE: Final = (
 
 #: Every method by name.
 METHODS: Final = MappingProxyType(
-    {method.name: method for method in (*_TABLE, *SESSION_TABLE, *WORK_TABLE, *AGENT_TABLE, *PLACE_TABLE)}
+    {
+        method.name: method
+        for method in (*_TABLE, *SESSION_TABLE, *WORK_TABLE, *STEERING_TABLE, *AGENT_TABLE, *PLACE_TABLE)
+    }
 )

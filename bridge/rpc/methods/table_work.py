@@ -7,6 +7,7 @@ from typing import Final
 from bridge.adapters.errors import UnknownHarness
 from bridge.agents.errors import InvalidOwnedPath
 from bridge.control import errors as control
+from bridge.foundation.errors import InvalidConfiguration
 from bridge.git import errors as git
 from bridge.rpc.methods import calls_delegations, results
 from bridge.rpc.methods.calls import TaskParams
@@ -36,6 +37,7 @@ WORK_TABLE: Final = (
             control.TooMuchEvidence,
             control.ControllerStopping,
             UnsupportedSemanticVersion,
+            InvalidConfiguration,
             InvalidOutputSchema,
             InvalidOwnedPath,
             UnknownHarness,

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from bridge.foundation.canonical import parse_json
 from bridge.foundation.errors import BridgeError, NotCanonical
@@ -27,9 +27,6 @@ from bridge.rpc.resident.residency import (
 from bridge.rpc.resident.wire import Wire
 from bridge.rpc.roles import Caller
 
-if TYPE_CHECKING:
-    from bridge.rpc.resident.server import Server
-
 #: The method with which a call is given up.
 CANCEL: Final = "$/cancel"
 #: What a line holds that may be one of these calls; one that spells a name with escapes is not recognised.
@@ -38,10 +35,31 @@ _MARKS: Final = (b'"controller/', b'"commands/run"', b'"$/cancel"')
 _log = get_logger(__name__)
 
 
+class Host(Protocol):
+    """What these calls ask of the server whose connections they come from."""
+
+    @property
+    def uptime_seconds(self) -> float: ...
+
+    @property
+    def connections(self) -> int: ...
+
+    @property
+    def idle_limit_seconds(self) -> float | None: ...
+
+    def touch(self) -> None:
+        """Note that the controller was of use just now."""
+        ...
+
+    def end(self) -> None:
+        """Ask for the end; to be called in the event loop."""
+        ...
+
+
 class OwnCalls:
     """The calls about the controller itself. Belongs to the event loop of its server."""
 
-    def __init__(self, residency: Residency, server: Server) -> None:
+    def __init__(self, residency: Residency, server: Host) -> None:
         self._residency = residency
         self._server = server
         self._tasks: dict[asyncio.Task[None], Wire] = {}

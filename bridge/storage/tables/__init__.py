@@ -9,12 +9,17 @@ from bridge.storage.tables.base import metadata
 from bridge.storage.tables.clients import clients
 from bridge.storage.tables.control import (
     agent_tokens,
+    approvals,
     attempts,
+    captured_hosts,
+    captured_sessions,
     chat_agents,
     controllers,
     delegations,
     plans,
+    quota_pauses,
     submissions,
+    task_messages,
 )
 from bridge.storage.tables.conversations import (
     blobs,
@@ -46,10 +51,13 @@ schema_version = Table("schema_version", metadata, Column("version_num", Text, n
 __all__ = [
     "agent_tokens",
     "agents",
+    "approvals",
     "attempts",
     "audit_events",
     "blobs",
     "branch_cursors",
+    "captured_hosts",
+    "captured_sessions",
     "chat_agents",
     "clients",
     "controllers",
@@ -69,6 +77,7 @@ __all__ = [
     "metadata",
     "plans",
     "quarantined_sessions",
+    "quota_pauses",
     "recall_documents",
     "recall_marks",
     "recall_state",
@@ -81,6 +90,7 @@ __all__ = [
     "submissions",
     "subtree_marks",
     "subtree_pages",
+    "task_messages",
     "workspace_links",
     "workspace_roots",
     "workspaces",

@@ -16,8 +16,9 @@ from sqlalchemy import (
 )
 
 from bridge.storage.tables.base import key, metadata, optional, required
+from bridge.storage.tables.lifecycle import known_statuses
 
-#: A running (or crashed) process that owns delegations; found again by pid and start time.
+#: A running (or crashed) process that owns delegations; found again by machine, pid and start time.
 controllers = Table(
     "controllers",
     metadata,
@@ -28,6 +29,9 @@ controllers = Table(
     required("build"),
     required("started_at"),
     optional("ended_at"),
+    # Which process table its pid is in; and until when it is certainly there, renewed as long as it is.
+    optional("machine"),
+    optional("lease_expires_at"),
 )
 
 #: One run of a plan file; ``text`` is the file as it was read.
@@ -76,11 +80,19 @@ delegations = Table(
     required("created_at"),
     required("updated_at"),
     optional("finished_at"),
+    # The delegation that this one tries again.
+    optional("retry_of"),
+    # Harness and name of what it works with, never a secret.
+    optional("credential"),
+    # Why it does not go on now, in policy's words, and until when, where that is known.
+    optional("waiting_reason"),
+    optional("waiting_until"),
     required("request", Text),
     optional("decision", Text),
     ForeignKeyConstraint(["plan_id"], ["plans.id"], name="fk_delegations_plan_id"),
     ForeignKeyConstraint(["controller_id"], ["controllers.id"], name="fk_delegations_controller_id"),
     UniqueConstraint("plan_id", "name", name="uq_delegations_plan_id_name"),
+    CheckConstraint(known_statuses(), name="status"),
     Index("ix_delegations_parent_session_id", "parent_session_id"),
     Index("ix_delegations_status", "status"),
 )
@@ -98,6 +110,8 @@ attempts = Table(
     optional("finished_at"),
     optional("exit_status", Integer),
     optional("failure_class"),
+    # Renewed by its controller as long as it watches over the worker.
+    optional("lease_expires_at"),
     ForeignKeyConstraint(["delegation_id"], ["delegations.id"], name="fk_attempts_delegation_id"),
     CheckConstraint("number >= 1", name="number"),
 )
@@ -120,6 +134,63 @@ submissions = Table(
         name="fk_submissions_attempt",
     ),
     CheckConstraint("status IN ('accepted', 'refused')", name="status"),
+    CheckConstraint("number >= 1", name="number"),
+)
+
+#: Something that a worker wants allowed and that the operator is asked about.
+approvals = Table(
+    "approvals",
+    metadata,
+    key("id"),
+    required("delegation_id"),
+    required("attempt", BigInteger),
+    required("status"),
+    required("title", Text),
+    required("tool_kind"),
+    required("tool_call_id"),
+    # As the events of the worker's session name it.
+    required("approval_id"),
+    # JSON: the files concerned, the call's input (known secrets masked), the answers that the agent offers.
+    required("paths", Text),
+    required("details", Text),
+    required("options", Text),
+    required("requested_at"),
+    required("expires_at"),
+    optional("decided_at"),
+    optional("decided_by"),
+    optional("option_id"),
+    optional("reason", Text),
+    ForeignKeyConstraint(["delegation_id"], ["delegations.id"], name="fk_approvals_delegation_id"),
+    CheckConstraint("status IN ('pending', 'allowed', 'denied', 'timed_out', 'lapsed')", name="status"),
+    Index("ix_approvals_delegation_id", "delegation_id"),
+    Index("ix_approvals_status", "status"),
+)
+
+#: A credential whose quota is used up: nothing is started with it until the reset, or until somebody lifts the pause.
+quota_pauses = Table(
+    "quota_pauses",
+    metadata,
+    key("credential"),
+    required("paused_at"),
+    required("resets_at"),
+    # Whether the harness told the reset, or it is a guess.
+    required("is_reset_known", Integer),
+    required("delegation_id"),
+    optional("lifted_at"),
+    optional("lifted_by"),
+)
+
+#: What somebody says to a running worker; handed over between two of its turns.
+task_messages = Table(
+    "task_messages",
+    metadata,
+    key("delegation_id"),
+    key("number", BigInteger),
+    required("text", Text),
+    required("entry_id"),
+    required("sent_at"),
+    optional("handed_over_at"),
+    ForeignKeyConstraint(["delegation_id"], ["delegations.id"], name="fk_task_messages_delegation_id"),
     CheckConstraint("number >= 1", name="number"),
 )
 
@@ -160,4 +231,49 @@ chat_agents = Table(
     optional("turn_id"),
     required("started_at"),
     Index("ix_chat_agents_session_id", "session_id"),
+)
+
+#: A session of a host that people start by themselves, or a sub-agent of one, as its hooks report it.
+#:
+#: ``base_entry_id`` is the last entry whose stamp the agent saw, ``told_key`` the change it was told of last, and
+#: ``owed_text`` what it could not be told in time. ``process_…`` is the host's own process.
+captured_sessions = Table(
+    "captured_sessions",
+    metadata,
+    key("host"),
+    # The host's id of the session; a sub-agent's has its own behind a slash.
+    key("native_id"),
+    required("session_id"),
+    optional("workspace_id"),
+    optional("agent_id"),
+    optional("base_entry_id"),
+    optional("turn_id"),
+    optional("told_key"),
+    optional("told_person_key"),
+    optional("owed_text", Text),
+    optional("transcript"),
+    Column("transcript_offset", BigInteger, nullable=False, default=0),
+    # 1 while a session that goes on has not been compared with the files.
+    Column("is_fresh", Integer, nullable=False, default=0),
+    optional("process_pid", Integer),
+    optional("process_start_time", Float),
+    required("started_at"),
+    required("last_event_at"),
+    Index("ix_captured_sessions_session_id", "session_id"),
+)
+
+#: What came of a host's hooks so far. ``late`` events were recorded, but their answer was too late for the host;
+#: ``spooled`` ones were taken in afterwards, without a file state; ``refused`` ones could not be recorded.
+captured_hosts = Table(
+    "captured_hosts",
+    metadata,
+    key("host"),
+    required("first_event_at"),
+    required("last_event_at"),
+    required("last_event"),
+    optional("version"),
+    Column("events", BigInteger, nullable=False, default=0),
+    Column("late", BigInteger, nullable=False, default=0),
+    Column("spooled", BigInteger, nullable=False, default=0),
+    Column("refused", BigInteger, nullable=False, default=0),
 )

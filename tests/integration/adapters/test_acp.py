@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from bridge.adapters.acp.harness import AcpHarness
-from bridge.adapters.conversation import Conversation, Limits, LiveText, OpenRequest, PermissionAnswer
+from bridge.adapters.conversation import Conversation, Limits, LiveText, OpenRequest
 from bridge.adapters.errors import (
     ConversationEnded,
     HarnessLoginNeeded,
@@ -24,6 +24,7 @@ from bridge.adapters.errors import (
     ModelNotOffered,
     NativeResumeFailed,
 )
+from bridge.adapters.permission import PermissionAnswer
 from bridge.process.errors import ProgramNotFound
 from bridge.process.identity import Marker, ProcessIdentity, is_running, marked_processes
 from bridge.semantics.validation import validate

@@ -183,6 +183,7 @@ BY_THEMSELVES = {
     ),
     **dict.fromkeys(("files", "init", "task adopt", "task cancel", "task discard"), "works on checkouts and processes"),
     **dict.fromkeys(("db backup", "db restore", "db status", "db upgrade", "doctor"), "looks after store and machine"),
+    **dict.fromkeys(("hooks install", "hooks status", "hooks uninstall"), "works on settings of other programs"),
 }
 
 

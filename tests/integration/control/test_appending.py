@@ -14,7 +14,7 @@ from bridge.conversations import store as rows
 from bridge.conversations.errors import HeadMoved
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import SystemClock
-from bridge.integrity.chain import verify_session
+from bridge.integrity.verify import verify_session
 from bridge.semantics.errors import TransientKind
 from bridge.storage.errors import DatabaseBusy, RowRefused, StoreClosed
 from bridge.storage.store import Store

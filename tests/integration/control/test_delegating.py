@@ -9,7 +9,7 @@ from functools import partial
 import anyio
 import pytest
 
-from bridge.agents.policy import DEFAULT_MAX_RUNNING
+from bridge.agents.policy_model import DEFAULT_MAX_RUNNING
 from bridge.control.delegations.bases import DirtyMode
 from bridge.control.delegations.delegating import Wanted, delegator_of, end_delegations
 from bridge.control.delegations.model import DelegationStatus, Request

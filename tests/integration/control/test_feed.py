@@ -208,7 +208,7 @@ async def test_what_is_undone_is_no_event(feed, controller, session):
     subscription = feed.subscribe(Interest(), feed.place_of(None))
 
     def fail(recording):
-        recording.event(session, "never.happened", {})
+        recording.event(session, "label.set", {})
         raise RuntimeError("undone")
 
     with pytest.raises(RuntimeError):

@@ -17,7 +17,8 @@ from bridge.foundation.clock import SystemClock
 from bridge.foundation.config import load_settings
 from bridge.git.repository import discover
 from bridge.git.roots import root_commits
-from bridge.integrity.chain import verify_chain, verify_session
+from bridge.integrity.chain import verify_chain
+from bridge.integrity.verify import verify_session
 from bridge.storage.tables import workspace_roots
 from bridge.workspaces.errors import RelinkRefused
 from bridge.workspaces.models import WorkspaceStatus

@@ -10,8 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.agents.policy import PolicyFacts, select_runnable
+from bridge.agents.policy import select_runnable
 from bridge.agents.policy_input import replay
+from bridge.agents.policy_model import PolicyFacts
 from bridge.control.delegations.bases import DirtyMode
 from bridge.control.delegations.orchestrating import Start, begin
 from bridge.control.delegations.requesting import ask, policy_request

@@ -21,7 +21,7 @@ from bridge.control.recording import Recorder
 from bridge.conversations import store as rows
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import SystemClock
-from bridge.integrity.chain import verify_session
+from bridge.integrity.verify import verify_session
 from bridge.storage.store import Store
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bridge.conversations import paths, store
-from bridge.integrity.chain import verify_session
+from bridge.integrity.verify import verify_session
 
 SCRIPT = Path(__file__).with_name("appending.py")
 ROOT = Path(__file__).parents[3]

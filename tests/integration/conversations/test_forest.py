@@ -28,8 +28,8 @@ from bridge.conversations.errors import (
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.errors import InvalidId, NotCanonical
 from bridge.foundation.hashing import entry_hash
-from bridge.integrity.chain import verify_session
 from bridge.integrity.store import iterate_events
+from bridge.integrity.verify import verify_session
 from bridge.semantics.errors import InvalidPayload, TransientKind, UnknownKind
 from bridge.semantics.stamps import Stamp, UnknownReason
 from tests.databases import stored_bytes
@@ -342,7 +342,7 @@ def test_several_recordings_and_rows_in_one_transaction_or_none(forest):
     def record(recording):
         for session_id in (s, t):
             recording.append(session_id, EntryDraft(kind="note", payload={"text": "both"}))
-        recording.event("workspace:w", "workspace.kept", {"reason": "x"})
+        recording.event("workspace:w", "worktree.kept", {"reason": "x"})
         raise LookupError("afterwards")
 
     with pytest.raises(LookupError):

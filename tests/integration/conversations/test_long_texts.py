@@ -11,7 +11,7 @@ from bridge.conversations.models import EntryDraft, NewSession
 from bridge.conversations.soundness import check_sessions
 from bridge.foundation.hashing import digest_hex
 from bridge.foundation.outlines import outline_of_text
-from bridge.integrity.chain import verify_session
+from bridge.integrity.verify import verify_session
 from bridge.storage.errors import StoredTextDamaged
 from bridge.storage.longtexts import LONG_TEXT_BYTES
 from tests.databases import raw_connection, unguarded

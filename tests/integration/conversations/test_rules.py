@@ -12,7 +12,7 @@ from bridge.conversations import paths, store
 from bridge.conversations.errors import CursorExists, CursorNotFound, HeadMoved, NothingBefore
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import SystemClock
-from bridge.integrity.chain import verify_session
+from bridge.integrity.verify import verify_session
 from bridge.storage.store import Store
 
 OWNERS = st.sampled_from(["turn", "delegation:a", "host"])

@@ -7,7 +7,7 @@ import pytest
 from bridge.conversations import paths, store
 from bridge.conversations.projection import project
 from bridge.conversations.references import resolve_entry
-from bridge.integrity.chain import verify_session
+from bridge.integrity.verify import verify_session
 from bridge.semantics.errors import UnsupportedSemanticVersion
 from bridge.semantics.interpretation import interpret
 from tests.databases import unguarded

@@ -9,8 +9,9 @@ import pytest
 
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.errors import NotCanonical
-from bridge.integrity.chain import append_event, verify_chain, verify_entries, verify_session
+from bridge.integrity.chain import append_event, verify_chain
 from bridge.integrity.store import iterate_events
+from bridge.integrity.verify import verify_entries, verify_session
 from bridge.storage.store import Store
 from tests.databases import unguarded
 
@@ -117,7 +118,7 @@ def test_fc_64_a_consistently_older_state_is_what_cannot_be_seen(store, session)
     tamper(
         store,
         "DELETE FROM audit_events WHERE ordinal = 4",
-        "UPDATE session_heads SET next_sequence = 3,"
+        "UPDATE session_heads SET next_sequence = 3, updated_at = (SELECT max(created_at) FROM audit_events),"
         " active_entry_id = (SELECT id FROM session_entries WHERE sequence = 1)",
         "DELETE FROM session_entries WHERE sequence = 3",
     )
@@ -178,8 +179,8 @@ def test_fc_65_floats_key_order_and_unicode_forms_verify(store, recorder):
 
 
 def test_chains_of_other_things_have_their_own_name(store, recorder, session):
-    recorder.transact(lambda r: r.event("workspace:w1", "workspace.registered", {"path": "/x"}))
-    recorder.transact(lambda r: r.event("workspace:w1", "workspace.removed", {"path": "/x"}))
+    recorder.transact(lambda r: r.event("workspace:w1", "worktree.reserved", {"path": "/x"}))
+    recorder.transact(lambda r: r.event("workspace:w1", "worktree.removed", {"path": "/x"}))
     with store.read() as connection:
         assert verify_chain(connection, "workspace:w1").checked == 2
         assert verify_chain(connection, "nobody").checked == 0
@@ -188,5 +189,11 @@ def test_chains_of_other_things_have_their_own_name(store, recorder, session):
 
 def test_a_body_without_canonical_form_is_refused(store, session):
     with pytest.raises(NotCanonical):
-        store.write(lambda tx: append_event(tx, session, "x", {"text": "\ud800"}, "t"))
+        store.write(lambda tx: append_event(tx, session, "label.set", {"text": "\ud800"}, "t"))
+    assert verify(store, session).is_valid
+
+
+def test_an_event_of_an_unknown_type_is_refused(store, session):
+    with pytest.raises(ValueError, match="no type of"):
+        store.write(lambda tx: append_event(tx, session, "entry.forgotten", {}, "t"))
     assert verify(store, session).is_valid

@@ -80,9 +80,12 @@ def cut(controller, session, condition):
         rows = connection.execute(f"SELECT max(sequence) FROM session_entries WHERE session_id = '{session}'", ())
         (last,) = rows.fetchone()
         if last is not None:
-            values = (f"{session}-{last:06d}", last + 1, session)
+            # Each event was that of an entry, so the last one that is left tells when the head moved last.
+            moment = "(SELECT max(created_at) FROM audit_events WHERE chain_id = session_id)"
             connection.execute(
-                "UPDATE session_heads SET active_entry_id = ?, next_sequence = ? WHERE session_id = ?", values
+                f"UPDATE session_heads SET active_entry_id = ?, next_sequence = ?, updated_at = {moment}"
+                " WHERE session_id = ?",
+                (f"{session}-{last:06d}", last + 1, session),
             )
 
 

@@ -175,7 +175,7 @@ def test_a_changed_label_is_found_and_the_old_one_is_not(controller):
 
     def rename(recording):
         update_session(recording.tx, session, "2026-03-18T15:31:00.000000Z", label="pears")
-        recording.event(session, "session.changed", {"label": "pears"})
+        recording.event(session, "session.updated", {"label": "pears"})
 
     controller.recorder.transact(rename)
     assert found(controller, "pears") == [session]

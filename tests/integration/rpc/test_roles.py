@@ -126,6 +126,11 @@ FAILS = {
     "workspaces/relink": ("relink_refused", set()),
     "sessions/import": ("transcript_invalid", {"text"}),
     "delegations/discard": (None, {"task"}),
+    "delegations/send": ("task_already_ended", {"task", "text"}),
+    "delegations/retry": ("reference_not_found", {"task"}),
+    "delegations/diff": ("task_not_running", {"task"}),
+    "approvals/decide": ("approval_not_found", {"approval", "allow"}),
+    "quotas/lift": ("quota_not_paused", set()),
     "delegations/submit": ("no_open_delegation", {"result"}),
 }
 
@@ -136,7 +141,7 @@ def call_it(call, name, role, case, workspace):
     if name not in FAILS:
         return call(name, role=role, own=own, **params)
     code, needed = FAILS[name]
-    params = {key: {"task": case.task, "result": {}}.get(key, "x") for key in needed}
+    params = {key: {"task": case.task, "result": {}, "allow": True}.get(key, "x") for key in needed}
     if code is None:
         return call(name, role=role, own=own, **params)
     assert call(name, role=role, own=own, fails=True, **params)["data"]["code"] == code

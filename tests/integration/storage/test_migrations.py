@@ -13,7 +13,7 @@ import pytest
 
 from bridge.conversations.soundness import check_sessions
 from bridge.conversations.store import iterate_entries
-from bridge.integrity.chain import verify_session
+from bridge.integrity.verify import verify_session
 from bridge.storage.longtexts import LONG_TEXT_BYTES
 from bridge.storage.migrations import running
 from bridge.storage.migrations.legacy import normalized_time

@@ -6,6 +6,7 @@ import pytest
 
 from bridge.adapters.errors import UnknownHarness
 from bridge.adapters.registry import HARNESSES, harness
+from bridge.adapters.talkers import KNOWN, SCRIPTED
 
 
 def test_each_harness_answers_to_its_name() -> None:
@@ -22,4 +23,4 @@ def test_command_is_the_default_and_says_what_it_can_do() -> None:
 def test_unknown_harness_suggests_the_closest() -> None:
     with pytest.raises(UnknownHarness, match="Did you mean 'command'") as caught:
         harness("comand")
-    assert caught.value.details["known"] == ["command"]
+    assert set(caught.value.details["known"]) == {"command", *KNOWN, SCRIPTED}

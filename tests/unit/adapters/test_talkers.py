@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridge.adapters.errors import UnknownHarness
-from bridge.adapters.talkers import KNOWN_COMMANDS, SCRIPTED, talker, talkers
+from bridge.adapters.talkers import KNOWN, SCRIPTED, talker, talkers
 from bridge.foundation.config import HarnessSettings
 
 
@@ -18,7 +18,7 @@ def test_known_scripted_and_configured_ones_are_listed(tmp_path):
     program.chmod(0o755)
     mine = {"mine": HarnessSettings(("no-such-program",)), "opencode": HarnessSettings(("gemini", "x"))}
     found = {item.name: item for item in talkers(mine, state=tmp_path, search_path=str(program.parent))}
-    assert set(found) == {*KNOWN_COMMANDS, SCRIPTED, "mine"}
+    assert set(found) == {*KNOWN, SCRIPTED, "mine"}
     assert found["gemini"].program == program
     assert found["mine"].program is None
     assert found["opencode"].command == ("gemini", "x")

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.agents.errors import InvalidPolicyInput
-from bridge.agents.policy import (
+from bridge.agents.policy import decide, select_runnable, with_started
+from bridge.agents.policy_input import PolicyInput, replay
+from bridge.agents.policy_model import (
     DelegationRequest,
     PolicyFacts,
     PolicyLimits,
@@ -20,11 +22,7 @@ from bridge.agents.policy import (
     RunningWorker,
     Verdict,
     WriteMode,
-    decide,
-    select_runnable,
-    with_started,
 )
-from bridge.agents.policy_input import PolicyInput, replay
 
 REQUEST = DelegationRequest("d1", "implementation", WriteMode.ISOLATED)
 FACTS = PolicyFacts()

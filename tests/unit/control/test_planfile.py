@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.agents.policy import WriteMode
+from bridge.agents.policy_model import WriteMode
 from bridge.control.errors import InvalidPlan
 from bridge.control.plans.checking import _cycles
 from bridge.control.plans.file import (

@@ -28,6 +28,8 @@ EXPECTED = {
     ),
     *("sessions/export", "sessions/import", "events/subscribe", "events/unsubscribe"),
     *(f"delegations/{verb}" for verb in ("list", "show", "request", "wait", "cancel", "adopt", "discard")),
+    *(f"delegations/{verb}" for verb in ("send", "retry", "diff")),
+    *("approvals/list", "approvals/decide", "quotas/list", "quotas/lift"),
     *(f"workspaces/{verb}" for verb in ("list", "show", "observe", "init", "relink")),
     *("references/read", "delegations/submit", "notes/add", "notes/read", "sessions/wake"),
     *("agents/list", "agents/show", "references/resolve", "divergence/report", "integrity/verify", "integrity/root"),

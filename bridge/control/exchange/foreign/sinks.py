@@ -13,7 +13,7 @@ from bridge.conversations.models import NewSession, PreparedEntry
 from bridge.conversations.store import get_head, session_exists
 from bridge.foundation.canonical import canonical_text
 from bridge.foundation.ids import entry_id
-from bridge.integrity.chain import ENTRIES_IMPORTED
+from bridge.integrity.events import ENTRIES_IMPORTED
 from bridge.integrity.store import first_event_type
 from bridge.semantics.stamps import RepositoryState, Stamp
 from bridge.storage.transaction import Connection
@@ -93,7 +93,7 @@ class StoreSink:
         if grower.added == 0 and (head is None or head[0] == grower.head_id):
             return grower.head_id
         now = grower.finish(head, moment)
-        body: dict[str, Any] = {"added": grower.added, "digest": grower.digest, "head": now}
+        body: dict[str, Any] = {"added": grower.added, "digest": grower.digest, "head": now, "updated_at": moment}
         if grower.added:
             body |= {"first_sequence": grower.first_sequence, "last_sequence": grower.last_sequence}
         self.recording.event(grower.session_id, ENTRIES_IMPORTED, body)

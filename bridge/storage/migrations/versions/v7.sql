@@ -40,6 +40,42 @@ CREATE TABLE agent_tokens (
 
 CREATE INDEX ix_agent_tokens_session_id ON agent_tokens (session_id)
 
+CREATE TABLE captured_hosts (
+    host VARCHAR NOT NULL,
+    first_event_at VARCHAR NOT NULL,
+    last_event_at VARCHAR NOT NULL,
+    last_event VARCHAR NOT NULL,
+    version VARCHAR,
+    events BIGINT NOT NULL,
+    late BIGINT NOT NULL,
+    spooled BIGINT NOT NULL,
+    refused BIGINT NOT NULL,
+    CONSTRAINT pk_captured_hosts PRIMARY KEY (host)
+)
+
+CREATE TABLE captured_sessions (
+    host VARCHAR NOT NULL,
+    native_id VARCHAR NOT NULL,
+    session_id VARCHAR NOT NULL,
+    workspace_id VARCHAR,
+    agent_id VARCHAR,
+    base_entry_id VARCHAR,
+    turn_id VARCHAR,
+    told_key VARCHAR,
+    told_person_key VARCHAR,
+    owed_text TEXT,
+    transcript VARCHAR,
+    transcript_offset BIGINT NOT NULL,
+    is_fresh INTEGER NOT NULL,
+    process_pid INTEGER,
+    process_start_time FLOAT,
+    started_at VARCHAR NOT NULL,
+    last_event_at VARCHAR NOT NULL,
+    CONSTRAINT pk_captured_sessions PRIMARY KEY (host, native_id)
+)
+
+CREATE INDEX ix_captured_sessions_session_id ON captured_sessions (session_id)
+
 CREATE TABLE controllers (
     id VARCHAR NOT NULL,
     pid INTEGER NOT NULL,
@@ -48,6 +84,8 @@ CREATE TABLE controllers (
     build VARCHAR NOT NULL,
     started_at VARCHAR NOT NULL,
     ended_at VARCHAR,
+    machine VARCHAR,
+    lease_expires_at VARCHAR,
     CONSTRAINT pk_controllers PRIMARY KEY (id)
 )
 
@@ -237,12 +275,17 @@ CREATE TABLE delegations (
     created_at VARCHAR NOT NULL,
     updated_at VARCHAR NOT NULL,
     finished_at VARCHAR,
+    retry_of VARCHAR,
+    credential VARCHAR,
+    waiting_reason VARCHAR,
+    waiting_until VARCHAR,
     request TEXT NOT NULL,
     decision TEXT,
     CONSTRAINT pk_delegations PRIMARY KEY (id),
     CONSTRAINT fk_delegations_plan_id FOREIGN KEY(plan_id) REFERENCES plans (id),
     CONSTRAINT fk_delegations_controller_id FOREIGN KEY(controller_id) REFERENCES controllers (id),
-    CONSTRAINT uq_delegations_plan_id_name UNIQUE (plan_id, name)
+    CONSTRAINT uq_delegations_plan_id_name UNIQUE (plan_id, name),
+    CONSTRAINT ck_delegations_status CHECK (status IN ('queued', 'preparing', 'running', 'settling', 'rejected', 'completed', 'failed', 'cancelled', 'blocked', 'needs_delegation', 'invalid'))
 )
 
 CREATE INDEX ix_delegations_parent_session_id ON delegations (parent_session_id)
@@ -259,9 +302,60 @@ CREATE TABLE attempts (
     finished_at VARCHAR,
     exit_status INTEGER,
     failure_class VARCHAR,
+    lease_expires_at VARCHAR,
     CONSTRAINT pk_attempts PRIMARY KEY (delegation_id, number),
     CONSTRAINT fk_attempts_delegation_id FOREIGN KEY(delegation_id) REFERENCES delegations (id),
     CONSTRAINT ck_attempts_number CHECK (number >= 1)
+)
+
+CREATE TABLE approvals (
+    id VARCHAR NOT NULL,
+    delegation_id VARCHAR NOT NULL,
+    attempt BIGINT NOT NULL,
+    status VARCHAR NOT NULL,
+    title TEXT NOT NULL,
+    tool_kind VARCHAR NOT NULL,
+    tool_call_id VARCHAR NOT NULL,
+    approval_id VARCHAR NOT NULL,
+    paths TEXT NOT NULL,
+    details TEXT NOT NULL,
+    options TEXT NOT NULL,
+    requested_at VARCHAR NOT NULL,
+    expires_at VARCHAR NOT NULL,
+    decided_at VARCHAR,
+    decided_by VARCHAR,
+    option_id VARCHAR,
+    reason TEXT,
+    CONSTRAINT pk_approvals PRIMARY KEY (id),
+    CONSTRAINT fk_approvals_delegation_id FOREIGN KEY(delegation_id) REFERENCES delegations (id),
+    CONSTRAINT ck_approvals_status CHECK (status IN ('pending', 'allowed', 'denied', 'timed_out', 'lapsed'))
+)
+
+CREATE INDEX ix_approvals_delegation_id ON approvals (delegation_id)
+
+CREATE INDEX ix_approvals_status ON approvals (status)
+
+CREATE TABLE quota_pauses (
+    credential VARCHAR NOT NULL,
+    paused_at VARCHAR NOT NULL,
+    resets_at VARCHAR NOT NULL,
+    is_reset_known INTEGER NOT NULL,
+    delegation_id VARCHAR NOT NULL,
+    lifted_at VARCHAR,
+    lifted_by VARCHAR,
+    CONSTRAINT pk_quota_pauses PRIMARY KEY (credential)
+)
+
+CREATE TABLE task_messages (
+    delegation_id VARCHAR NOT NULL,
+    number BIGINT NOT NULL,
+    text TEXT NOT NULL,
+    entry_id VARCHAR NOT NULL,
+    sent_at VARCHAR NOT NULL,
+    handed_over_at VARCHAR,
+    CONSTRAINT pk_task_messages PRIMARY KEY (delegation_id, number),
+    CONSTRAINT fk_task_messages_delegation_id FOREIGN KEY(delegation_id) REFERENCES delegations (id),
+    CONSTRAINT ck_task_messages_number CHECK (number >= 1)
 )
 
 CREATE TABLE submissions (
@@ -358,6 +452,8 @@ CREATE TRIGGER workspace_links_no_update BEFORE UPDATE ON workspace_links BEGIN 
 CREATE TRIGGER workspace_links_no_delete BEFORE DELETE ON workspace_links BEGIN SELECT RAISE(ABORT, 'workspace_links are immutable'); END
 
 CREATE TRIGGER workspace_links_no_overwrite BEFORE INSERT ON workspace_links WHEN EXISTS (SELECT 1 FROM workspace_links WHERE workspace_id = NEW.workspace_id AND number = NEW.number) BEGIN SELECT RAISE(ABORT, 'workspace_links are immutable: the key exists'); END
+
+CREATE TRIGGER delegations_transition BEFORE UPDATE OF status ON delegations WHEN NEW.status <> OLD.status AND NOT (OLD.status = 'queued' AND NEW.status IN ('preparing', 'rejected', 'cancelled') OR OLD.status = 'preparing' AND NEW.status IN ('running', 'settling') OR OLD.status = 'running' AND NEW.status IN ('settling') OR OLD.status = 'settling' AND NEW.status IN ('completed', 'failed', 'cancelled', 'blocked', 'needs_delegation', 'invalid')) BEGIN SELECT RAISE(ABORT, 'delegations: a state does not lead to that one'); END
 
 CREATE INDEX ix_session_heads_updated_at ON session_heads (updated_at, session_id)
 

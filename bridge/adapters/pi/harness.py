@@ -1,0 +1,142 @@
+"""The pi coding agent, from its command to an open session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+from anyio import to_thread
+
+from bridge.adapters.base import Capabilities, FailureClass
+from bridge.adapters.conversation import OpenRequest
+from bridge.adapters.errors import HarnessProtocolBroken, HarnessStartFailed, ModelNotOffered, NativeResumeFailed
+from bridge.adapters.pi.conversation import Gone, PiConversation
+from bridge.process.children import spawn_piped
+from bridge.process.environment import child_environment
+from bridge.process.identity import Marker
+
+#: File in the folder of a conversation that holds what the agent writes to standard error.
+STDERR_FILE: Final = "stderr.log"
+
+
+@dataclass(frozen=True, slots=True)
+class PiHarness:
+    """The pi coding agent in its RPC mode.
+
+    It asks for no permission, knows no MCP, and reads and writes files by itself.
+
+    Parameters
+    ----------
+    name
+        For display.
+    command
+        Program and arguments, ``--mode rpc`` among them.
+    additions
+        Variables it gets besides what it inherits.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    additions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(resume=True, cancel=True)
+
+    async def open(self, request: OpenRequest) -> PiConversation:
+        """Start the program and a session in it; see ``bridge.adapters.conversation.ConversationHarness``."""
+        await to_thread.run_sync(lambda: request.folder.mkdir(parents=True, exist_ok=True, mode=0o700))
+        resumed = () if request.native_session_id is None else ("--session", request.native_session_id)
+        piped = await spawn_piped(
+            (*self.command, *resumed),
+            cwd=request.directory,
+            environment=child_environment(request.environment, {**self.additions, **request.additions}),
+            stderr_path=request.folder / STDERR_FILE,
+            output_limit_bytes=request.limits.stderr_bytes,
+            marker=None if request.marker is None else Marker(request.marker),
+        )
+        conversation = PiConversation(request, piped, stderr=request.folder / STDERR_FILE)
+        try:
+            if request.started is not None:
+                await request.started(piped.child.identity)
+            await self._greet(conversation, request)
+        except BaseException:
+            # Also when cancelled: whatever happens, no process is left that nobody holds.
+            await conversation.close()
+            raise
+        return conversation
+
+    async def _greet(self, conversation: PiConversation, request: OpenRequest) -> None:
+        wanted = request.native_session_id
+        try:
+            state = _data(await self._asked(conversation, request, "get_state"))
+        except HarnessStartFailed as error:
+            if wanted is None:
+                raise
+            raise NativeResumeFailed(
+                f"{self.name} did not take up its session {wanted[:80]!r}: {error.message}",
+                details={"reason": "refused", "native_session_id": wanted[:200]},
+            ) from error
+        identity = state.get("sessionId")
+        if not isinstance(identity, str) or not identity:
+            raise HarnessProtocolBroken(f"{self.name} opened a session without an id.")
+        if wanted is not None and identity != wanted:
+            raise NativeResumeFailed(
+                f"{self.name} opened another session than {wanted[:80]!r}.",
+                details={"reason": "refused", "native_session_id": wanted[:200]},
+            )
+        conversation.enter(identity, _model_name(state.get("model")))
+        if request.model is not None and request.model != conversation.model:
+            await self._choose_model(conversation, request, request.model)
+
+    async def _choose_model(self, conversation: PiConversation, request: OpenRequest, wanted: str) -> None:
+        found = _data(await self._asked(conversation, request, "get_available_models")).get("models")
+        offered = {_model_name(item): item for item in found or () if isinstance(item, Mapping)}
+        model = offered.get(wanted)
+        if model is None:
+            names = sorted(name for name in offered if name is not None)
+            raise ModelNotOffered(
+                f"{self.name} does not offer the model {wanted[:80]!r}.",
+                hint=f"It offers: {', '.join(names[:20])}." if names else None,
+                details={"model": wanted[:200], "offered": names[:200]},
+            )
+        fields = {"provider": model.get("provider"), "modelId": model.get("id")}
+        answer = await self._asked(conversation, request, "set_model", **fields)
+        if answer.get("success") is not True:
+            raise HarnessStartFailed(f"{self.name} refused the model {wanted}: {str(answer.get('error'))[:300]}")
+        conversation.enter(conversation.native_session_id, wanted)
+
+    async def _asked(
+        self, conversation: PiConversation, request: OpenRequest, kind: str, **fields: Any
+    ) -> Mapping[str, Any]:
+        seconds = request.limits.start_seconds
+        try:
+            with anyio.fail_after(seconds):
+                return await conversation.command(kind, **fields)
+        except TimeoutError as error:
+            raise HarnessStartFailed(
+                f"{self.name} did not answer {kind} within {seconds:g} seconds. It was ended.",
+                details={"step": kind, "stderr": await conversation.last_words()},
+            ) from error
+        except Gone as gone:
+            why = await conversation.why_it_ended(gone)
+            details = {"step": kind, "failure": str(why.failure), "stderr": await conversation.last_words()}
+            if why.failure is FailureClass.PROTOCOL_BROKEN:
+                raise HarnessProtocolBroken(f"{self.name}: {why.detail}", details=details) from gone
+            raise HarnessStartFailed(
+                f"{self.name} ended before a session was open. {why.detail}", details=details
+            ) from gone
+
+
+def _data(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    data = response.get("data")
+    return data if isinstance(data, Mapping) else {}
+
+
+def _model_name(model: Any) -> str | None:
+    """Return a model's name with its provider's, as pi takes it on its command line."""
+    if not isinstance(model, Mapping) or not model.get("id"):
+        return None
+    return f"{model['provider']}/{model['id']}" if model.get("provider") else str(model["id"])

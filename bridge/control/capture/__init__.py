@@ -1,0 +1,1 @@
+"""Recording the conversations that people have with coding agents elsewhere, as their hooks report them."""

@@ -1,0 +1,33 @@
+"""Which harness a delegation runs through that may name none."""
+
+from __future__ import annotations
+
+from bridge.adapters.registry import chosen_harness
+from bridge.control.controller import Controller
+from bridge.control.standpoint import Standpoint, find_session
+from bridge.conversations.forest import require_session
+
+
+def choose_harness(
+    controller: Controller, standpoint: Standpoint, *, session: str | None, named: str, has_command: bool
+) -> str:
+    """Return the harness named, or the one that follows from the command, the configuration or the session. Blocking.
+
+    Raises
+    ------
+    SessionNotFound, AmbiguousReference, InvalidReference
+        If the session has to be asked and is none.
+    """
+    of_session = None
+    if not named and not has_command:
+        with controller.store.read() as connection:
+            session_id = find_session(connection, standpoint, session)
+            of_session = require_session(connection, session_id).harness
+    settings = controller.settings
+    return chosen_harness(
+        named,
+        has_command=has_command,
+        preferred=settings.worker_harness,
+        of_session=of_session,
+        configured=settings.harness,
+    )

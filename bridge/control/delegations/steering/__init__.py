@@ -1,0 +1,1 @@
+"""Steering workers while they run: quotas, approvals, messages, retries."""

@@ -1,0 +1,216 @@
+"""The types of audit events: what each records, in whose chain, and which facts it holds. One table for all.
+
+An event of a type that is not here is refused, so that the table, and the page made of it, are complete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+#: Event types of a session's chain that record a new entry, and keep its hash.
+ENTRY_APPENDED: Final = "entry.appended"
+SESSION_CREATED: Final = "session.created"
+#: Records a session taken in from elsewhere: all of its entries through a sequence, by their root.
+SESSION_IMPORTED: Final = "session.imported"
+#: Records entries taken in from another program's transcript: a run of sequences, by a digest over all of them.
+ENTRIES_IMPORTED: Final = "entries.imported"
+#: Changes columns of a session's row.
+SESSION_UPDATED: Final = "session.updated"
+#: Moves a head without a new entry.
+HEAD_MOVED: Final = "head.moved"
+#: Records the root of a session when somebody was given it.
+ROOT_SEALED: Final = "root.sealed"
+LABEL_SET: Final = "label.set"
+LABEL_REMOVED: Final = "label.removed"
+CURSOR_OPENED: Final = "cursor.opened"
+CURSOR_MOVED: Final = "cursor.moved"
+CURSOR_CLOSED: Final = "cursor.closed"
+SESSION_QUARANTINED: Final = "session.quarantined"
+SESSION_RELEASED: Final = "session.released"
+WORKSPACE_RELINKED: Final = "workspace.relinked"
+#: What the types of events about a task begin with.
+DELEGATION: Final = "delegation."
+STORE_UPGRADED: Final = "store.upgraded"
+#: The chain of what happens to the store as a whole.
+STORE_CHAIN: Final = "store"
+
+#: Whose chain an event joins: that of a session or of a workspace (its id), of a workspace's worktree
+#: (``workspace:<id>``), or of the store.
+Chain = Literal["session", "workspace", "worktree", "store"]
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    """One type: whose chain it joins, what happened, and the names of the facts in its body.
+
+    ``optional`` names facts that are there only where there is something to say.
+    """
+
+    name: str
+    chain: Chain
+    records: str
+    facts: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+
+def _of(chain: Chain, name: str, records: str, facts: str = "", optional: str = "") -> EventType:
+    return EventType(name, chain, records, tuple(facts.split()), tuple(optional.split()))
+
+
+_TYPES: Final = (
+    _of(
+        "session",
+        SESSION_CREATED,
+        "A session was made, with its root; `row` holds the columns of its row.",
+        "entry_id entry_hash head kind parent_session_id parent_relation",
+        "row forked_from moved_from observed_at unknown_path unknown_detail external_source",
+    ),
+    _of(
+        "session",
+        SESSION_IMPORTED,
+        "Entries were taken in from a file: all that are here then, by their root and by a digest of the columns that "
+        "no entry hash covers.",
+        "session_root sequence next_sequence has_gaps head",
+        "format_version digest added workspace_id forked_from kind parent_session_id parent_relation row labels "
+        "beside_digest format source",
+    ),
+    _of(
+        "session",
+        ENTRIES_IMPORTED,
+        "Entries were taken in from another program's transcript: how many, the first and the last sequence, and a "
+        "digest over their hashes and what no entry hash covers; `updated_at` is when the head changed.",
+        "added digest head updated_at",
+        "first_sequence last_sequence",
+    ),
+    _of(
+        "session",
+        SESSION_UPDATED,
+        "Columns of the session's row were changed; the facts are the new values.",
+        "",
+        "label status workspace_id agent_id harness",
+    ),
+    _of(
+        "session",
+        ENTRY_APPENDED,
+        "An entry was added; `head` is the session's head afterwards. What no entry hash covers is here as well.",
+        "entry_id entry_hash parent_entry_id head",
+        "observed_at unknown_path unknown_detail external_source",
+    ),
+    _of("session", "entry.erased", "The payload of an entry was erased; its hash stays.", "entry_id", "payload_hash"),
+    _of("session", HEAD_MOVED, "The head went to another entry.", "from head"),
+    _of("session", LABEL_SET, "An entry was named.", "name entry_id previous_entry_id"),
+    _of("session", LABEL_REMOVED, "A name was taken away.", "name previous_entry_id"),
+    _of("session", CURSOR_OPENED, "A writer took a place of its own in the conversation.", "owner leaf_entry_id"),
+    _of("session", CURSOR_MOVED, "That place was set to another entry.", "owner leaf_entry_id previous_entry_id"),
+    _of("session", CURSOR_CLOSED, "That place was given up.", "owner leaf_entry_id"),
+    _of("session", ROOT_SEALED, "Somebody was given the session's root.", "session_root sequence"),
+    _of("session", SESSION_QUARANTINED, "The session was found damaged and set aside.", "reason flaws"),
+    _of("session", SESSION_RELEASED, "It was found sound again."),
+    _of("session", "session.removed", "The session was removed with its entries; its events stay.", "", "session_root"),
+    _of("session", "plan.started", "A plan file began to run.", "plan_id delegation_ids"),
+    _of("session", "plan.finished", "A plan came to its end.", "plan_id status"),
+    _of("session", "delegation.queued", "A task was put in the queue.", "delegation_id status"),
+    _of(
+        "session",
+        "delegation.decided",
+        "Policy approved or rejected a task, which is asked for in the conversation from now on.",
+        "delegation_id outcome request_entry_id",
+        "status",
+    ),
+    _of(
+        "session",
+        "delegation.worktree_reserved",
+        "A place was reserved for its worktree.",
+        "delegation_id workspace_id",
+    ),
+    _of(
+        "session",
+        "delegation.assigned",
+        "The task was given to a worker.",
+        "delegation_id worker_session_id workspace_id base_commit",
+    ),
+    _of("session", "delegation.attempt_started", "A try began.", "delegation_id attempt"),
+    _of("session", "delegation.running", "The worker runs.", "delegation_id attempt pid status"),
+    _of(
+        "session",
+        "delegation.result_submitted",
+        "The worker handed in a result, which was taken or not.",
+        "delegation_id attempt try accepted",
+    ),
+    _of("session", "delegation.attempt_ended", "A try came to its end.", "delegation_id attempt failure_class"),
+    _of("session", "delegation.settling", "What the worker did is looked at.", "delegation_id status"),
+    _of(
+        "session",
+        "delegation.ended",
+        "The result was recorded, once, as an entry.",
+        "delegation_id status result_entry_id result_commit",
+    ),
+    _of(
+        "session",
+        "delegation.closed",
+        "A task that was never asked for in its conversation came to its end.",
+        "delegation_id status reason",
+    ),
+    _of(
+        "session",
+        "delegation.inspected",
+        "What was left in a worktree was looked at again.",
+        "delegation_id result_commit",
+    ),
+    _of(
+        "session",
+        "delegation.worktree_kept",
+        "The worktree was kept, because something could be lost.",
+        "delegation_id workspace_id",
+    ),
+    _of("session", "delegation.worktree_removed", "The worktree was removed.", "delegation_id workspace_id"),
+    _of("session", "delegation.adopted", "The commits of a result were merged.", "delegation_id commit branch"),
+    _of("session", "delegation.discarded", "The commits of a result were given up.", "delegation_id result_commit"),
+    _of("session", "delegation.cancel_requested", "Somebody asked for the end of a task.", "delegation_id"),
+    _of(
+        "session",
+        "delegation.claimed",
+        "The task of a lost controller was taken over.",
+        "delegation_id lost_controller_id controller_id",
+    ),
+    _of("session", "agent.token_minted", "An agent was given a token for the session.", "token_id purpose expires_at"),
+    _of("session", "agent.token_revoked", "A token was taken back.", "token_id"),
+    _of(
+        "session",
+        "access.refused",
+        "An agent asked for something that it may not reach.",
+        "method code reference count",
+    ),
+    _of(
+        "workspace",
+        "workspace.registered",
+        "A repository was registered.",
+        "workspace_id path kind repository_id worktree_id",
+    ),
+    _of(
+        "workspace",
+        WORKSPACE_RELINKED,
+        "A workspace stands for another place now.",
+        "workspace_id old_repository_id old_worktree_id new_repository_id new_worktree_id old_path new_path "
+        "shared_roots stamped_head",
+    ),
+    _of("worktree", "worktree.reserved", "A path was reserved for a worktree.", "delegation_id"),
+    _of("worktree", "worktree.created", "The worktree was made.", "delegation_id base_commit"),
+    _of("worktree", "worktree.kept", "It was kept, because something could be lost.", "delegation_id reason"),
+    _of("worktree", "worktree.removed", "It was removed.", "delegation_id reason"),
+    _of("store", STORE_UPGRADED, "The store was brought to another schema version.", "from_version to_version"),
+)
+
+#: Every type by name.
+EVENTS: Final = MappingProxyType({one.name: one for one in _TYPES})
+
+
+def events_markdown() -> str:
+    """Return the table of all types, for the documents."""
+    lines = ["| event | chain | what happened | facts |", "|---|---|---|---|"]
+    for one in _TYPES:
+        facts = [f"`{name}`" for name in one.facts] + [f"(`{name}`)" for name in one.optional]
+        lines.append(f"| `{one.name}` | {one.chain} | {one.records} | {' '.join(facts)} |")
+    return "\n".join(lines)

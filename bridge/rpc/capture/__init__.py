@@ -1,0 +1,1 @@
+"""The door through which hooks of coding agents hand in their events."""
