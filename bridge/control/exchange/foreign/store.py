@@ -194,15 +194,6 @@ def put_native(tx: Transaction, row: NativeRow) -> None:
         tx.execute(insert(import_sessions).values(**values))
 
 
-def set_parent(tx: Transaction, session_id: str, parent_session_id: str, relation: str) -> None:
-    """Name the parent of a session that was taken in before it."""
-    tx.execute(
-        update(sessions)
-        .where(sessions.c.id == session_id)
-        .values(parent_session_id=parent_session_id, parent_relation=relation)
-    )
-
-
 def known_entries(
     connection: Connection, session_id: str, source_name: str, keys: Iterable[str]
 ) -> dict[str, KnownEntry]:
