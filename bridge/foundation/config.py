@@ -185,7 +185,6 @@ class Settings:
         Without a word of a worker's agent for so long, it counts as stalled and is ended.
     confinement
         Whether workers are confined; None leaves that to each checkout's ``bridge.toml``.
-
     import_raw
         What becomes of secrets in the kept lines of imported transcripts.
     """
@@ -208,7 +207,6 @@ class Settings:
     worker_harness: str | None = None
     worker_silence_seconds: float = DEFAULT_WORKER_SILENCE_SECONDS
     confinement: ConfinementMode | None = None
-
     import_raw: RawMode = RawMode.REDACTED
 
     @property
