@@ -37,8 +37,8 @@ STORE_UPGRADED: Final = "store.upgraded"
 STORE_CHAIN: Final = "store"
 
 #: Whose chain an event joins: that of a session or of a workspace (its id), of a workspace's worktree
-#: (``workspace:<id>``), or of the store.
-Chain = Literal["session", "workspace", "worktree", "store"]
+#: (``workspace:<id>``), of the store, of what was captured while nobody could record it, or of quotas.
+Chain = Literal["session", "workspace", "worktree", "store", "capture", "quotas"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +175,44 @@ _TYPES: Final = (
         "The task of a lost controller was taken over.",
         "delegation_id lost_controller_id controller_id",
     ),
+    _of(
+        "session",
+        "delegation.superseded",
+        "A later try took the place of a task; nothing of it is left to adopt.",
+        "delegation_id by",
+    ),
+    _of(
+        "session",
+        "delegation.message_sent",
+        "Somebody sent the worker a message.",
+        "delegation_id number entry_id",
+    ),
+    _of(
+        "session",
+        "delegation.message_handed_over",
+        "The worker was given a message.",
+        "delegation_id number attempt",
+    ),
+    _of(
+        "session",
+        "approval.requested",
+        "A worker asked whether it may do something.",
+        "delegation_id approval_id expires_at",
+    ),
+    _of("session", "approval.decided", "That was decided.", "delegation_id approval_id status"),
+    _of(
+        "session",
+        "quota.paused",
+        "A credential is used up until a time; tasks wait for it.",
+        "delegation_id credential resets_at",
+    ),
+    _of("quotas", "quota.lifted", "Somebody lifted such a pause.", "credential by"),
+    _of(
+        "capture",
+        "capture.taken_in",
+        "Events of agent programs that were kept aside were recorded.",
+        "events damaged digest",
+    ),
     _of("session", "agent.token_minted", "An agent was given a token for the session.", "token_id purpose expires_at"),
     _of("session", "agent.token_revoked", "A token was taken back.", "token_id"),
     _of(
@@ -197,6 +235,7 @@ _TYPES: Final = (
         "shared_roots stamped_head",
     ),
     _of("worktree", "worktree.reserved", "A path was reserved for a worktree.", "delegation_id"),
+    _of("worktree", "worktree.taken_up", "A later try goes on in it.", "delegation_id"),
     _of("worktree", "worktree.created", "The worktree was made.", "delegation_id base_commit"),
     _of("worktree", "worktree.kept", "It was kept, because something could be lost.", "delegation_id reason"),
     _of("worktree", "worktree.removed", "It was removed.", "delegation_id reason"),
