@@ -105,8 +105,8 @@ COVERAGE: Final = MappingProxyType(
         "captured_hosts": _not(_CAPTURE, "host version first_event_at last_event_at last_event events refused late"
                                " spooled"),
         "captured_sessions": _not(_CAPTURE, "host native_id session_id agent_id workspace_id transcript"
-                                  " transcript_offset turn_id process_pid process_start_time base_entry_id is_fresh owed_text told_key"
-                                  " told_person_key started_at last_event_at"),
+                                  " transcript_offset turn_id process_pid process_start_time base_entry_id is_fresh"
+                                  " owed_text told_key told_person_key started_at last_event_at"),
         "import_sources": _not(_SOURCE, "id format path native_id digest size line_count is_redacted state created_at"
                                " updated_at"),
         "import_chunks": _not(_SOURCE, "source_id number first_line line_count byte_offset size digest changed_lines"
