@@ -45,7 +45,7 @@ CAPTURE_TAKEN_IN: Final = "capture.taken_in"
 STORE_CHAIN: Final = "store"
 
 #: Whose chain an event joins: that of a session or of a workspace (its id), of a workspace's worktree
-#: (``workspace:<id>``), or of the store.
+#: (``workspace:<id>``), of the store, of what was captured while nobody could record it, or of quotas.
 Chain = Literal["session", "workspace", "worktree", "store"]
 
 
