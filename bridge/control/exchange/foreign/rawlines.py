@@ -18,7 +18,7 @@ from bridge.transcripts.foreign.lines import Line
 
 #: The level of compression: the fastest. A higher one saves a tenth and takes three times as long.
 _LEVEL: Final = 1
-#: Letters, digits and slashes that are written as escapes: what they spell is not seen in the line. One pattern takes an
+#: Letters, digits and slashes written as escapes: what they spell is not seen in the line. One pattern takes an
 #: eighth of the time of asking for each escape.
 _ESCAPED: Final = re.compile(rb"\\(?:u00[2-7]|/)")
 _BEGINNING: Final = 256
