@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from bridge.rpc.methods import results
+from bridge.rpc.methods import forms, results
 from bridge.rpc.methods.shapes import schema_of
 from bridge.rpc.methods.table import METHODS, Method
 from bridge.semantics.schemas import foreign_validator
@@ -195,13 +195,13 @@ _TABLE: Final = (
         "divergence/report",
         takes=("moment",),
         shape=_divergence,
-        result=results.record(
+        result=forms.record(
             "How the files are to the conversation; text says it in words.",
             divergence={"type": "string", "enum": ["aligned", "diverged", "unknown"]},
             reason=_OPTIONAL,
             entry_id=_TEXT,
             text=_TEXT,
-            paths=results.listing({"type": "object"}),
+            paths=forms.listing({"type": "object"}),
             paths_omitted=_COUNT,
         ),
     ),
@@ -262,7 +262,7 @@ _TABLE: Final = (
         },
         arrange=_request,
         shape=_delegation,
-        result=results.record("The delegation as it was asked for.", **_DELEGATION),
+        result=forms.record("The delegation as it was asked for.", **_DELEGATION),
     ),
     Tool(
         "wait_delegation",
@@ -280,7 +280,7 @@ _TABLE: Final = (
         },
         arrange=_wait,
         shape=_waited,
-        result=results.record(
+        result=forms.record(
             "How it stands; reference is null until there is a result.",
             **_DELEGATION,
             ended=_FLAG,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bridge.conversations import errors as conversations
 from bridge.foundation.errors import BridgeError
-from bridge.rpc.methods import results
+from bridge.rpc.methods import forms
 from bridge.rpc.roles import Role
 from bridge.semantics.errors import UnsupportedSemanticVersion
 
@@ -56,7 +56,7 @@ class Method:
     name: str
     summary: str
     params: type[Any]
-    result: results.Schema
+    result: forms.Schema
     run: Callable[[Any, Any], Any]
     roles: frozenset[Role]
     errors: tuple[type[BridgeError], ...]

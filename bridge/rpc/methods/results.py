@@ -2,53 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-Schema = dict[str, Any]
+from bridge.rpc.methods.forms import (
+    ANY_OBJECT,
+    FLAG,
+    NUMBER,
+    OPTIONAL_NUMBER,
+    OPTIONAL_TEXT,
+    TEXT,
+    listing,
+    or_null,
+    record,
+)
 
-_TEXT: Final[Schema] = {"type": "string"}
-_OPTIONAL_TEXT: Final[Schema] = {"type": ["string", "null"]}
-_NUMBER: Final[Schema] = {"type": "integer"}
-_OPTIONAL_NUMBER: Final[Schema] = {"type": ["integer", "null"]}
-_FLAG: Final[Schema] = {"type": "boolean"}
-_ANY_OBJECT: Final[Schema] = {"type": "object"}
-
-
-def record(description: str, **properties: Schema) -> Schema:
-    """Return the schema of an object that always has some fields, and may have others."""
-    return {
-        "type": "object",
-        "description": description,
-        "properties": properties,
-        "required": sorted(properties),
-    }
-
-
-def _or_null(shape: Schema) -> Schema:
-    """Return the schema of a value that may be missing."""
-    return {**shape, "type": [shape["type"], "null"]}
-
-
-def listing(items: Schema) -> Schema:
-    """Return the schema of a list."""
-    return {"type": "array", "items": items}
-
-
-PONG: Final = record("Who answers.", version=_TEXT, pid=_NUMBER)
+PONG: Final = record("Who answers.", version=TEXT, pid=NUMBER)
 RESIDENT: Final = record(
     "A resident controller, and what it has under way.",
-    pid=_NUMBER,
-    build=_TEXT,
-    home=_TEXT,
+    pid=NUMBER,
+    build=TEXT,
+    home=TEXT,
     uptime_seconds={"type": "number"},
-    connections=_NUMBER,
-    calls=_NUMBER,
-    workers=listing(record("A worker.", id=_TEXT, name=_OPTIONAL_TEXT, status=_TEXT)),
+    connections=NUMBER,
+    calls=NUMBER,
+    workers=listing(record("A worker.", id=TEXT, name=OPTIONAL_TEXT, status=TEXT)),
     watches={"type": ["object", "null"]},
     idle_limit_seconds={"type": ["number", "null"]},
 )
-STOPPED: Final = record("Who ends, and the delegations that are cancelled.", pid=_NUMBER, cancelled=listing(_TEXT))
-RAN: Final = record("How a command ended.", exit_status=_NUMBER)
+STOPPED: Final = record("Who ends, and the delegations that are cancelled.", pid=NUMBER, cancelled=listing(TEXT))
+RAN: Final = record("How a command ended.", exit_status=NUMBER)
 CANCELLED: Final = record(
     "What became of the call: it was given up, is a change that has begun and is finished, or is not under way.",
     id={"type": ["string", "integer"]},
@@ -56,561 +38,448 @@ CANCELLED: Final = record(
 )
 SESSION: Final = record(
     "A session.",
-    id=_TEXT,
-    session_id=_TEXT,
+    id=TEXT,
+    session_id=TEXT,
     kind={"type": "string", "enum": ["chat", "worker", "hidden"]},
-    workspace_id=_OPTIONAL_TEXT,
-    agent_id=_OPTIONAL_TEXT,
-    harness=_OPTIONAL_TEXT,
-    label=_OPTIONAL_TEXT,
-    status=_TEXT,
-    parent_session_id=_OPTIONAL_TEXT,
-    parent_relation=_OPTIONAL_TEXT,
-    created_at=_TEXT,
-    updated_at=_TEXT,
-    active_entry_id=_TEXT,
-    entries=_NUMBER,
+    workspace_id=OPTIONAL_TEXT,
+    agent_id=OPTIONAL_TEXT,
+    harness=OPTIONAL_TEXT,
+    label=OPTIONAL_TEXT,
+    status=TEXT,
+    parent_session_id=OPTIONAL_TEXT,
+    parent_relation=OPTIONAL_TEXT,
+    created_at=TEXT,
+    updated_at=TEXT,
+    active_entry_id=TEXT,
+    entries=NUMBER,
 )
 SESSIONS: Final = record(
     "A page of sessions, and what to ask the next one with.",
     sessions=listing(SESSION),
-    hasMore=_FLAG,
-    next=_OPTIONAL_TEXT,
+    hasMore=FLAG,
+    next=OPTIONAL_TEXT,
 )
-STAMP: Final = record("A repository state, or why it is unknown.", observed_at=_OPTIONAL_TEXT)
+STAMP: Final = record("A repository state, or why it is unknown.", observed_at=OPTIONAL_TEXT)
 ENTRY: Final = record(
     "An entry; one that this Bridge cannot read has readable false and no payload. In a list a long payload is null, "
     "and payload_bytes says how long it is.",
-    id=_TEXT,
-    session_id=_TEXT,
-    parent_entry_id=_OPTIONAL_TEXT,
-    sequence=_NUMBER,
-    semantic_schema_version=_NUMBER,
-    kind=_TEXT,
+    id=TEXT,
+    session_id=TEXT,
+    parent_entry_id=OPTIONAL_TEXT,
+    sequence=NUMBER,
+    semantic_schema_version=NUMBER,
+    kind=TEXT,
     payload={},
-    context_visibility=_TEXT,
+    context_visibility=TEXT,
     stamp=STAMP,
-    external_id=_OPTIONAL_TEXT,
-    created_at=_TEXT,
-    payload_hash=_TEXT,
-    entry_hash=_TEXT,
-    labels=listing(_TEXT),
-    readable=_FLAG,
+    external_id=OPTIONAL_TEXT,
+    created_at=TEXT,
+    payload_hash=TEXT,
+    entry_hash=TEXT,
+    labels=listing(TEXT),
+    readable=FLAG,
 )
 SESSION_CHANGES: Final = record(
     "What changed in a session since a root; full: everything, since that root is not known. Without a root there is "
     "more to fetch: ask again with no root and the sequence as known.",
-    session_id=_TEXT,
+    session_id=TEXT,
     status={"type": "string", "enum": ["current", "changed", "full"]},
-    session_root=_OPTIONAL_TEXT,
-    sequence=_NUMBER,
-    active_entry_id=_TEXT,
+    session_root=OPTIONAL_TEXT,
+    sequence=NUMBER,
+    active_entry_id=TEXT,
     entries=listing(ENTRY),
     branch_points=listing(
-        record("An entry with several children.", entry_id=_TEXT, subtree_hash=_TEXT, children=listing(_TEXT))
+        record("An entry with several children.", entry_id=TEXT, subtree_hash=TEXT, children=listing(TEXT))
     ),
-    labels=listing(record("A name, and what it names now.", name=_TEXT, entry_id=_OPTIONAL_TEXT)),
-    hasMore=_FLAG,
+    labels=listing(record("A name, and what it names now.", name=TEXT, entry_id=OPTIONAL_TEXT)),
+    hasMore=FLAG,
 )
 APPENDED: Final = {
     **ENTRY,
     "description": "The entry, and the head afterwards; recorded is false if the entry was there already.",
-    "properties": {**ENTRY["properties"], "active_entry_id": _TEXT, "recorded": _FLAG},
+    "properties": {**ENTRY["properties"], "active_entry_id": TEXT, "recorded": FLAG},
     "required": sorted([*ENTRY["required"], "active_entry_id", "recorded"]),
 }
 LOG: Final = record(
     "A page of the entries of a session.",
-    session_id=_TEXT,
-    active_entry_id=_TEXT,
+    session_id=TEXT,
+    active_entry_id=TEXT,
     entries=listing(ENTRY),
-    hasMore=_FLAG,
+    hasMore=FLAG,
 )
 NODE: Final = record(
     "An entry's place in the tree of its session.",
-    id=_TEXT,
-    session_id=_TEXT,
-    parent_entry_id=_OPTIONAL_TEXT,
-    sequence=_NUMBER,
-    kind=_TEXT,
-    active=_FLAG,
-    is_head=_FLAG,
-    children=_NUMBER,
-    labels=listing(_TEXT),
-    readable=_FLAG,
-    text=_TEXT,
+    id=TEXT,
+    session_id=TEXT,
+    parent_entry_id=OPTIONAL_TEXT,
+    sequence=NUMBER,
+    kind=TEXT,
+    active=FLAG,
+    is_head=FLAG,
+    children=NUMBER,
+    labels=listing(TEXT),
+    readable=FLAG,
+    text=TEXT,
 )
 TREE: Final = record(
     "A page of the entries of a session, without its root.",
-    session_id=_TEXT,
-    active_entry_id=_TEXT,
+    session_id=TEXT,
+    active_entry_id=TEXT,
     nodes=listing(NODE),
-    hasMore=_FLAG,
+    hasMore=FLAG,
 )
 MOVE: Final = record(
     "Where a head is and where it was.",
-    session_id=_TEXT,
-    active_entry_id=_TEXT,
-    previous_entry_id=_TEXT,
-    moved=_FLAG,
+    session_id=TEXT,
+    active_entry_id=TEXT,
+    previous_entry_id=TEXT,
+    moved=FLAG,
 )
 LABELLED: Final = record(
     "A label's entry, and the entry that had the label before.",
-    session_id=_TEXT,
-    entry_id=_TEXT,
-    label=_TEXT,
-    previous_entry_id=_OPTIONAL_TEXT,
-    removed=_FLAG,
+    session_id=TEXT,
+    entry_id=TEXT,
+    label=TEXT,
+    previous_entry_id=OPTIONAL_TEXT,
+    removed=FLAG,
 )
 CONTEXT: Final = record(
     "The context that an agent gets when it goes on.",
-    session_id=_TEXT,
-    active_entry_id=_TEXT,
-    messages=listing(record("A message.", entry_id=_TEXT, kind=_TEXT, payload=_ANY_OBJECT)),
-    boundary_entry_id=_OPTIONAL_TEXT,
-    model=_OPTIONAL_TEXT,
-    effort=_OPTIONAL_TEXT,
-    decisions=listing(_TEXT),
-    divergence=_OPTIONAL_TEXT,
-    divergence_line=_OPTIONAL_TEXT,
+    session_id=TEXT,
+    active_entry_id=TEXT,
+    messages=listing(record("A message.", entry_id=TEXT, kind=TEXT, payload=ANY_OBJECT)),
+    boundary_entry_id=OPTIONAL_TEXT,
+    model=OPTIONAL_TEXT,
+    effort=OPTIONAL_TEXT,
+    decisions=listing(TEXT),
+    divergence=OPTIONAL_TEXT,
+    divergence_line=OPTIONAL_TEXT,
     omitted=listing(
-        record("Entries that are not told.", reason=_TEXT, entries=_NUMBER, first_entry_id=_TEXT, last_entry_id=_TEXT)
+        record("Entries that are not told.", reason=TEXT, entries=NUMBER, first_entry_id=TEXT, last_entry_id=TEXT)
     ),
-    untold=listing(_TEXT),
-    tokens=_NUMBER,
-    budget_tokens=_OPTIONAL_NUMBER,
-    is_oversized=_FLAG,
-    text=_TEXT,
+    untold=listing(TEXT),
+    tokens=NUMBER,
+    budget_tokens=OPTIONAL_NUMBER,
+    is_oversized=FLAG,
+    text=TEXT,
 )
 RECALLED: Final = record(
     "Entries that were found in a session, the best first.",
-    session_id=_TEXT,
+    session_id=TEXT,
     hits=listing(
         record(
             "An entry that was found.",
-            id=_TEXT,
-            session_id=_TEXT,
-            sequence=_NUMBER,
-            kind=_TEXT,
-            created_at=_TEXT,
-            active=_FLAG,
-            source=_FLAG,
-            excerpt=_TEXT,
+            id=TEXT,
+            session_id=TEXT,
+            sequence=NUMBER,
+            kind=TEXT,
+            created_at=TEXT,
+            active=FLAG,
+            source=FLAG,
+            excerpt=TEXT,
         )
     ),
-    hasMore=_FLAG,
-    relaxed=_FLAG,
-    ignored=_NUMBER,
-    empty_query=_FLAG,
-    complete=_FLAG,
+    hasMore=FLAG,
+    relaxed=FLAG,
+    ignored=NUMBER,
+    empty_query=FLAG,
+    complete=FLAG,
 )
 FOUND_CHATS: Final = record(
     "Chats that were found, the best first, and how the question was understood.",
     chats=listing(
         record(
             "A chat that was found.",
-            session_id=_TEXT,
-            title=_TEXT,
-            label=_OPTIONAL_TEXT,
-            kind=_TEXT,
-            status=_TEXT,
-            harness=_OPTIONAL_TEXT,
-            workspace_id=_OPTIONAL_TEXT,
-            created_at=_TEXT,
-            updated_at=_TEXT,
-            matches=_NUMBER,
-            has_all=_FLAG,
-            entry_id=_OPTIONAL_TEXT,
+            session_id=TEXT,
+            title=TEXT,
+            label=OPTIONAL_TEXT,
+            kind=TEXT,
+            status=TEXT,
+            harness=OPTIONAL_TEXT,
+            workspace_id=OPTIONAL_TEXT,
+            created_at=TEXT,
+            updated_at=TEXT,
+            matches=NUMBER,
+            has_all=FLAG,
+            entry_id=OPTIONAL_TEXT,
         )
     ),
-    hasMore=_FLAG,
-    confident=_FLAG,
-    relaxed=_FLAG,
-    complete=_FLAG,
-    missing_entries=_NUMBER,
-    unreadable=listing(record("A chat that cannot be read.", session_id=_TEXT, reason=_TEXT)),
-    nowhere=_FLAG,
-    question=_ANY_OBJECT,
+    hasMore=FLAG,
+    confident=FLAG,
+    relaxed=FLAG,
+    complete=FLAG,
+    missing_entries=NUMBER,
+    unreadable=listing(record("A chat that cannot be read.", session_id=TEXT, reason=TEXT)),
+    nowhere=FLAG,
+    question=ANY_OBJECT,
 )
-DELEGATION: Final = record("A delegation.", id=_TEXT, status=_TEXT)
-DELEGATIONS: Final = record("Delegations, oldest first.", delegations=listing(DELEGATION), hasMore=_FLAG)
+DELEGATION: Final = record("A delegation.", id=TEXT, status=TEXT)
+DELEGATIONS: Final = record("Delegations, oldest first.", delegations=listing(DELEGATION), hasMore=FLAG)
 EVIDENCE: Final = record(
     "A result that may be cited: its payload, and the digest of its stored bytes.",
-    reference=_TEXT,
-    session_id=_TEXT,
-    digest=_TEXT,
-    payload=_ANY_OBJECT,
+    reference=TEXT,
+    session_id=TEXT,
+    digest=TEXT,
+    payload=ANY_OBJECT,
 )
 DIVERGENCE: Final = record(
     "How the files are to a conversation.",
-    session_id=_TEXT,
-    entry_id=_TEXT,
+    session_id=TEXT,
+    entry_id=TEXT,
     divergence={"type": "string", "enum": ["aligned", "diverged", "unknown"]},
-    reason=_OPTIONAL_TEXT,
-    paths=listing(_ANY_OBJECT),
-    agent_text=_TEXT,
+    reason=OPTIONAL_TEXT,
+    paths=listing(ANY_OBJECT),
+    agent_text=TEXT,
 )
 _VERDICT: Final = {
     "status": {"type": "string", "enum": ["healthy", "removed", "faulty"]},
-    "checked": _NUMBER,
-    "withheld": _NUMBER,
-    "problems": _NUMBER,
-    "findings": listing(
-        record("A row that is not as recorded.", code=_TEXT, subject=_TEXT, message=_TEXT, breaks=_TEXT)
-    ),
+    "checked": NUMBER,
+    "withheld": NUMBER,
+    "problems": NUMBER,
+    "findings": listing(record("A row that is not as recorded.", code=TEXT, subject=TEXT, message=TEXT, breaks=TEXT)),
 }
 VERIFICATION: Final = record(
     "What a verification found.",
     status={"type": "string", "enum": ["healthy", "faulty"]},
-    sessions=listing(record("About a session.", session_id=_TEXT, session_root=_OPTIONAL_TEXT, **_VERDICT)),
-    chains=listing(record("About a chain that is no session's.", chain_id=_TEXT, **_VERDICT)),
-    stored=listing(record("About the texts or the states of the whole store.", part=_TEXT, **_VERDICT)),
-    log=_or_null(
+    sessions=listing(record("About a session.", session_id=TEXT, session_root=OPTIONAL_TEXT, **_VERDICT)),
+    chains=listing(record("About a chain that is no session's.", chain_id=TEXT, **_VERDICT)),
+    stored=listing(record("About the texts or the states of the whole store.", part=TEXT, **_VERDICT)),
+    log=or_null(
         record(
             "About the log of all events, and what it was compared with.",
-            size=_NUMBER,
-            root=_TEXT,
-            anchors=listing(record("An anchor.", source=_TEXT, size=_NUMBER, root=_TEXT)),
-            since=_or_null(
+            size=NUMBER,
+            root=TEXT,
+            anchors=listing(record("An anchor.", source=TEXT, size=NUMBER, root=TEXT)),
+            since=or_null(
                 record(
                     "About the earlier log that was asked about.",
-                    size=_NUMBER,
-                    root=_TEXT,
-                    proven=_FLAG,
-                    proof=listing(_TEXT),
+                    size=NUMBER,
+                    root=TEXT,
+                    proven=FLAG,
+                    proof=listing(TEXT),
                 )
             ),
             **_VERDICT,
         )
     ),
-    index=_or_null(record("About the search index.", **_VERDICT)),
+    index=or_null(record("About the search index.", **_VERDICT)),
 )
-_NOT_REACHED: Final = {"states_dropped": _NUMBER, "backups": listing(_TEXT), "not_scrubbed": _OPTIONAL_TEXT}
+_NOT_REACHED: Final = {"states_dropped": NUMBER, "backups": listing(TEXT), "not_scrubbed": OPTIONAL_TEXT}
 ERASED: Final = record(
     "What was erased, and where the text still is.",
-    entry_id=_TEXT,
-    session_id=_TEXT,
-    payload_hash=_TEXT,
-    matches=_OPTIONAL_NUMBER,
-    raw_texts=_NUMBER,
-    also_in=listing(_TEXT),
-    left=listing(_TEXT),
+    entry_id=TEXT,
+    session_id=TEXT,
+    payload_hash=TEXT,
+    matches=OPTIONAL_NUMBER,
+    raw_texts=NUMBER,
+    also_in=listing(TEXT),
+    left=listing(TEXT),
     **_NOT_REACHED,
 )
 PRUNED: Final = record(
     "What was removed, or would be, and what stays for a reason.",
-    dry_run=_FLAG,
-    removed=listing(_TEXT),
-    entries=_NUMBER,
-    kept=listing(record("A session that stays.", session_id=_TEXT, reason=_TEXT, message=_TEXT)),
+    dry_run=FLAG,
+    removed=listing(TEXT),
+    entries=NUMBER,
+    kept=listing(record("A session that stays.", session_id=TEXT, reason=TEXT, message=TEXT)),
     **_NOT_REACHED,
 )
 ROOT: Final = record(
-    "The root of a session, and the last sequence it covers.", session_id=_TEXT, session_root=_TEXT, sequence=_NUMBER
+    "The root of a session, and the last sequence it covers.", session_id=TEXT, session_root=TEXT, sequence=NUMBER
 )
 PROOF: Final = record(
     "The proof bundle of an entry, as schema/proof/v1/bundle.json describes it.",
-    type=_TEXT,
-    format_version=_NUMBER,
-    made_at=_TEXT,
-    entry=_ANY_OBJECT,
-    ancestry=listing(_ANY_OBJECT),
-    state=_or_null(_ANY_OBJECT),
-    result=_or_null(_ANY_OBJECT),
-    tree=_ANY_OBJECT,
-    events=listing(_ANY_OBJECT),
-    log=_ANY_OBJECT,
-    anchors=listing(_ANY_OBJECT),
+    type=TEXT,
+    format_version=NUMBER,
+    made_at=TEXT,
+    entry=ANY_OBJECT,
+    ancestry=listing(ANY_OBJECT),
+    state=or_null(ANY_OBJECT),
+    result=or_null(ANY_OBJECT),
+    tree=ANY_OBJECT,
+    events=listing(ANY_OBJECT),
+    log=ANY_OBJECT,
+    anchors=listing(ANY_OBJECT),
 )
 WORKSPACE: Final = record(
     "A workspace.",
-    id=_TEXT,
+    id=TEXT,
     kind={"type": "string", "enum": ["repository", "task", "worker"]},
-    parent_id=_OPTIONAL_TEXT,
-    path=_TEXT,
-    label=_OPTIONAL_TEXT,
-    status=_TEXT,
-    created_at=_TEXT,
+    parent_id=OPTIONAL_TEXT,
+    path=TEXT,
+    label=OPTIONAL_TEXT,
+    status=TEXT,
+    created_at=TEXT,
 )
-WORKSPACES: Final = record("A page of workspaces.", workspaces=listing(WORKSPACE), hasMore=_FLAG)
+WORKSPACES: Final = record("A page of workspaces.", workspaces=listing(WORKSPACE), hasMore=FLAG)
 REGISTERED: Final = {
     **WORKSPACE,
     "description": "The workspace, and whether it was registered now.",
-    "properties": {**WORKSPACE["properties"], "registered": _FLAG},
+    "properties": {**WORKSPACE["properties"], "registered": FLAG},
     "required": sorted([*WORKSPACE["required"], "registered"]),
 }
 RELINKED: Final = {
     **WORKSPACE,
     "description": "The workspace, and whether it stands for the place now and did not before.",
-    "properties": {**WORKSPACE["properties"], "relinked": _FLAG, "moved_sessions": _NUMBER},
+    "properties": {**WORKSPACE["properties"], "relinked": FLAG, "moved_sessions": NUMBER},
     "required": sorted([*WORKSPACE["required"], "relinked", "moved_sessions"]),
 }
 OBSERVED: Final = record(
     "A workspace and what its files are now.",
     workspace=WORKSPACE,
     stamp=STAMP,
-    clean=_FLAG,
-    paths=listing(_TEXT),
-    omitted=_NUMBER,
+    clean=FLAG,
+    paths=listing(TEXT),
+    omitted=NUMBER,
 )
 AGENT: Final = record(
     "An agent.",
-    id=_TEXT,
-    parent_agent_id=_OPTIONAL_TEXT,
-    session_id=_OPTIONAL_TEXT,
-    role=_TEXT,
-    depth=_NUMBER,
-    harness=_OPTIONAL_TEXT,
-    status=_TEXT,
-    created_at=_TEXT,
+    id=TEXT,
+    parent_agent_id=OPTIONAL_TEXT,
+    session_id=OPTIONAL_TEXT,
+    role=TEXT,
+    depth=NUMBER,
+    harness=OPTIONAL_TEXT,
+    status=TEXT,
+    created_at=TEXT,
 )
-AGENTS: Final = record("A page of agents.", agents=listing(AGENT), hasMore=_FLAG)
-_LABEL: Final = record("A label.", name=_TEXT, entry_id=_TEXT)
+AGENTS: Final = record("A page of agents.", agents=listing(AGENT), hasMore=FLAG)
+_LABEL: Final = record("A label.", name=TEXT, entry_id=TEXT)
 SNAPSHOT: Final = record(
     "A session at one moment: its entries of all branches, and the cursor to subscribe from.",
     session=SESSION,
-    active_entry_id=_TEXT,
+    active_entry_id=TEXT,
     entries=listing(ENTRY),
     labels=listing(_LABEL),
-    cursors=listing(record("A writer's place.", owner=_TEXT, leaf_entry_id=_TEXT)),
-    hasMore=_FLAG,
-    event_cursor=_TEXT,
+    cursors=listing(record("A writer's place.", owner=TEXT, leaf_entry_id=TEXT)),
+    hasMore=FLAG,
+    event_cursor=TEXT,
 )
 BRANCHES: Final = record(
     "The ends of a session's branches.",
-    session_id=_TEXT,
-    branches=listing(record("A branch.", leaf_entry_id=_TEXT, entries=_NUMBER, active=_FLAG, text=_TEXT)),
-    hasMore=_FLAG,
+    session_id=TEXT,
+    branches=listing(record("A branch.", leaf_entry_id=TEXT, entries=NUMBER, active=FLAG, text=TEXT)),
+    hasMore=FLAG,
 )
-EXPORTED: Final = record(
-    "A session as the text of a file.", session_id=_TEXT, entries=_NUMBER, bytes=_NUMBER, text=_TEXT
-)
+EXPORTED: Final = record("A session as the text of a file.", session_id=TEXT, entries=NUMBER, bytes=NUMBER, text=TEXT)
 IMPORTED: Final = record(
     "What became of a file that was taken in.",
-    session_id=_TEXT,
-    digest=_TEXT,
-    dry_run=_FLAG,
-    added=_NUMBER,
-    sessions=listing(record("Of one session.", session_id=_TEXT, status=_TEXT, added=_NUMBER, entries=_NUMBER)),
-)
-WAITED: Final = {
-    **DELEGATION,
-    "description": "The delegation, and whether it has ended.",
-    "properties": {**DELEGATION["properties"], "ended": _FLAG},
-    "required": sorted([*DELEGATION["required"], "ended"]),
-}
-MESSAGE: Final = record(
-    "What was said to a worker, and when it was told.",
-    delegation_id=_TEXT,
-    number=_NUMBER,
-    text=_TEXT,
-    entry_id=_TEXT,
-    sent_at=_TEXT,
-    handed_over_at=_OPTIONAL_TEXT,
-)
-TASK_DIFF: Final = record(
-    "What a worker changed: its worktree as it is now if live, else its result.",
-    id=_TEXT,
-    base_commit=_TEXT,
-    live=_FLAG,
-    files=listing(
-        record(
-            "A path that differs.",
-            status=_TEXT,
-            path=_TEXT,
-            old_path=_OPTIONAL_TEXT,
-            additions={"type": ["integer", "null"]},
-            deletions={"type": ["integer", "null"]},
-        )
-    ),
-    patch=_OPTIONAL_TEXT,
-)
-APPROVAL: Final = record(
-    "Something that a worker wants allowed.",
-    id=_TEXT,
-    delegation_id=_TEXT,
-    status={"type": "string", "enum": ["pending", "allowed", "denied", "timed_out", "lapsed"]},
-    title=_TEXT,
-    tool_kind=_TEXT,
-    paths=listing(_TEXT),
-    options=listing(_ANY_OBJECT),
-    requested_at=_TEXT,
-    expires_at=_TEXT,
-    decided_by=_OPTIONAL_TEXT,
-)
-APPROVALS: Final = record("What workers want allowed.", approvals=listing(APPROVAL), hasMore=_FLAG)
-PAUSES: Final = record(
-    "Credentials whose quota is used up.",
-    pauses=listing(
-        record(
-            "A paused credential.",
-            credential=_TEXT,
-            paused_at=_TEXT,
-            resets_at=_TEXT,
-            is_reset_known=_FLAG,
-            delegation_id=_TEXT,
-        )
-    ),
-)
-_VERIFICATION: Final = record(
-    "What the tests that a worker ran say about the adopted files: none, holds or reopened.", status=_TEXT
-)
-ADOPTION: Final = record(
-    "What an adoption did.",
-    tasks=listing(
-        record(
-            "One task of it.",
-            task=DELEGATION,
-            method=_TEXT,
-            files_changed=listing(_TEXT),
-            out_of_scope=listing(_TEXT),
-            verification=_VERIFICATION,
-        )
-    ),
-    branch=_TEXT,
-    previous=_TEXT,
-    commit=_TEXT,
-    is_checked_out=_FLAG,
-    files_changed=listing(_TEXT),
-    was_contained=_FLAG,
-    undo=_TEXT,
-    check={"type": ["object", "null"]},
-)
-_OBSTACLE: Final = record("What stands in the way.", code=_TEXT, message=_TEXT, details=_ANY_OBJECT)
-PREVIEW: Final = record(
-    "What an adoption would do.",
-    is_adoptable=_FLAG,
-    tasks=listing(
-        record(
-            "One task of it.",
-            task=DELEGATION,
-            method=_TEXT,
-            files_changed=listing(_TEXT),
-            out_of_scope=listing(_TEXT),
-            conflicts=listing(_TEXT),
-            conflicts_with=listing(_TEXT),
-            base_commit=_OPTIONAL_TEXT,
-            has_base_moved=_FLAG,
-            verification=_VERIFICATION,
-            obstacle={"anyOf": [_OBSTACLE, {"type": "null"}]},
-        )
-    ),
-    branch=_OPTIONAL_TEXT,
-    tip=_OPTIONAL_TEXT,
-    is_checked_out=_FLAG,
-    files_changed=listing(_TEXT),
-    blocked_by=listing(_OBSTACLE),
-    check={"type": ["object", "null"]},
+    session_id=TEXT,
+    digest=TEXT,
+    dry_run=FLAG,
+    added=NUMBER,
+    sessions=listing(record("Of one session.", session_id=TEXT, status=TEXT, added=NUMBER, entries=NUMBER)),
 )
 STATUS: Final = record(
     "What this controller is, and what has not ended.",
-    version=_TEXT,
-    pid=_NUMBER,
-    home=_TEXT,
-    database=_TEXT,
-    place=_TEXT,
-    schema_version=_NUMBER,
+    version=TEXT,
+    pid=NUMBER,
+    home=TEXT,
+    database=TEXT,
+    place=TEXT,
+    schema_version=NUMBER,
     open_delegations=listing(DELEGATION),
 )
 MACHINE: Final = record(
     "What the controller stands on.",
-    version=_TEXT,
-    python=_TEXT,
-    git=_TEXT,
-    sqlite=_TEXT,
-    home=_TEXT,
-    disk_free_bytes=_NUMBER,
+    version=TEXT,
+    python=TEXT,
+    git=TEXT,
+    sqlite=TEXT,
+    home=TEXT,
+    disk_free_bytes=NUMBER,
 )
 DATABASE: Final = record(
     "What the store is; the size of one on a server is null.",
-    database=_TEXT,
-    place=_TEXT,
-    schema_version=_NUMBER,
+    database=TEXT,
+    place=TEXT,
+    schema_version=NUMBER,
     size_bytes={"type": ["integer", "null"]},
 )
 CHECKED: Final = record(
     "What a check of the store found.",
-    sound=_FLAG,
-    problems=listing(_ANY_OBJECT),
-    flaws=listing(_ANY_OBJECT),
-    quarantined=listing(_TEXT),
-    released=listing(_TEXT),
+    sound=FLAG,
+    problems=listing(ANY_OBJECT),
+    flaws=listing(ANY_OBJECT),
+    quarantined=listing(TEXT),
+    released=listing(TEXT),
 )
-USAGE: Final = record("How much there is.", rows=_ANY_OBJECT, size_bytes={"type": ["integer", "null"]})
-SUBSCRIBED: Final = record("The subscription, and the cursor that it stands behind.", subscription=_TEXT, cursor=_TEXT)
+USAGE: Final = record("How much there is.", rows=ANY_OBJECT, size_bytes={"type": ["integer", "null"]})
+SUBSCRIBED: Final = record("The subscription, and the cursor that it stands behind.", subscription=TEXT, cursor=TEXT)
 EVENT_NOTICE: Final = record(
     "An event; a subscription that begins with the cursor goes on behind it.",
-    subscription=_TEXT,
-    cursor=_TEXT,
+    subscription=TEXT,
+    cursor=TEXT,
     event=record(
         "What was recorded, with its facts: ids and hashes, no texts.",
-        type=_TEXT,
-        at=_TEXT,
-        chain_id=_TEXT,
-        ordinal=_NUMBER,
-        session_id=_OPTIONAL_TEXT,
-        workspace_id=_OPTIONAL_TEXT,
-        facts=_ANY_OBJECT,
+        type=TEXT,
+        at=TEXT,
+        chain_id=TEXT,
+        ordinal=NUMBER,
+        session_id=OPTIONAL_TEXT,
+        workspace_id=OPTIONAL_TEXT,
+        facts=ANY_OBJECT,
     ),
 )
 LAGGED: Final = record(
     "Where the subscription stands, and how many events are at most still to come.",
-    subscription=_TEXT,
-    cursor=_TEXT,
-    behind=_NUMBER,
+    subscription=TEXT,
+    cursor=TEXT,
+    behind=NUMBER,
 )
 EVIDENCE_PAGE: Final = record(
     "A page of the exact stored bytes of a result; digest is that of all of them.",
-    reference=_TEXT,
-    digest=_TEXT,
-    bytes=_NUMBER,
-    offset=_NUMBER,
+    reference=TEXT,
+    digest=TEXT,
+    bytes=NUMBER,
+    offset=NUMBER,
     encoding={"type": "string", "enum": ["text", "base64"]},
-    content=_TEXT,
+    content=TEXT,
     next_offset={"type": ["integer", "null"]},
-    hasMore=_FLAG,
+    hasMore=FLAG,
 )
 HANDED: Final = record(
     "What became of a result that was handed in; where it is not accepted, errors says what to mend.",
-    accepted=_FLAG,
-    delegation_id=_TEXT,
-    errors=listing(record("Where it breaks its contract: a JSON pointer.", path=_TEXT, message=_TEXT)),
-    attempt=_NUMBER,
-    attempts_permitted=_NUMBER,
-    is_last_permitted_attempt=_FLAG,
-    tries_left=_NUMBER,
+    accepted=FLAG,
+    delegation_id=TEXT,
+    errors=listing(record("Where it breaks its contract: a JSON pointer.", path=TEXT, message=TEXT)),
+    attempt=NUMBER,
+    attempts_permitted=NUMBER,
+    is_last_permitted_attempt=FLAG,
+    tries_left=NUMBER,
 )
 NOTE: Final = record(
     "A note.",
-    id=_TEXT,
-    session_id=_TEXT,
-    sequence=_NUMBER,
-    created_at=_TEXT,
-    sender=_OPTIONAL_TEXT,
-    recipient=_TEXT,
-    type=_TEXT,
-    text=_TEXT,
-    cut=_FLAG,
+    id=TEXT,
+    session_id=TEXT,
+    sequence=NUMBER,
+    created_at=TEXT,
+    sender=OPTIONAL_TEXT,
+    recipient=TEXT,
+    type=TEXT,
+    text=TEXT,
+    cut=FLAG,
 )
 NOTES: Final = record(
     "Notes, oldest first; received are those that others addressed to the session's agent.",
-    session_id=_OPTIONAL_TEXT,
+    session_id=OPTIONAL_TEXT,
     notes=listing(NOTE),
     received=listing(NOTE),
-    hasOlder=_FLAG,
-    stop=_OPTIONAL_TEXT,
+    hasOlder=FLAG,
+    stop=OPTIONAL_TEXT,
 )
-_LEFT: Final = record("A task.", id=_TEXT, name=_OPTIONAL_TEXT, status=_TEXT, reference=_OPTIONAL_TEXT)
+_LEFT: Final = record("A task.", id=TEXT, name=OPTIONAL_TEXT, status=TEXT, reference=OPTIONAL_TEXT)
 WOKEN: Final = record(
     "A session, and what matters on waking up in it; text says in words how the files are.",
-    session_id=_TEXT,
-    new=_FLAG,
-    predecessor=_OPTIONAL_TEXT,
+    session_id=TEXT,
+    new=FLAG,
+    predecessor=OPTIONAL_TEXT,
     predecessor_age_seconds={"type": ["integer", "null"]},
-    spark=_OPTIONAL_TEXT,
-    stale=_FLAG,
-    divergence=_OPTIONAL_TEXT,
-    text=_TEXT,
+    spark=OPTIONAL_TEXT,
+    stale=FLAG,
+    divergence=OPTIONAL_TEXT,
+    text=TEXT,
     open_tasks=listing(_LEFT),
     unread_results=listing(_LEFT),
-    worktrees=listing(record("A worktree that is still there.", task=_TEXT, path=_TEXT, status=_TEXT)),
+    worktrees=listing(record("A worktree that is still there.", task=TEXT, path=TEXT, status=TEXT)),
 )

@@ -13,7 +13,7 @@ from typing import Any, Final
 from bridge.control.errors import ControllerBusy
 from bridge.foundation.errors import BridgeError
 from bridge.rpc.errors import CommandNotTaken, OtherBuild
-from bridge.rpc.methods import results
+from bridge.rpc.methods import forms, results
 from bridge.rpc.methods.calls_connection import Nothing
 from bridge.rpc.methods.method import Mode
 from bridge.rpc.resident.residency import CommandParams, StopParams
@@ -31,7 +31,7 @@ class SocketMethod:
     name: str
     summary: str
     params: type[Any]
-    result: results.Schema
+    result: forms.Schema
     roles: frozenset[Role]
     errors: tuple[type[BridgeError], ...]
     mode: Mode

@@ -9,7 +9,7 @@ from bridge.agents.errors import InvalidOwnedPath
 from bridge.control import errors as control
 from bridge.foundation.errors import InvalidConfiguration
 from bridge.git import errors as git
-from bridge.rpc.methods import calls_steering, results
+from bridge.rpc.methods import calls_steering, results, results_work
 from bridge.rpc.methods.calls_connection import Nothing
 from bridge.rpc.methods.method import REFERENCE_ERRORS, Method, Mode
 from bridge.rpc.roles import READERS, WORKERS, WRITERS
@@ -22,7 +22,7 @@ STEERING_TABLE: Final = (
         "delegations/send",
         "Say something to a running worker; it is told at the end of its turn",
         calls_steering.SendParams,
-        results.MESSAGE,
+        results_work.MESSAGE,
         calls_steering.delegations_send,
         WORKERS,
         (
@@ -71,7 +71,7 @@ STEERING_TABLE: Final = (
         "delegations/diff",
         "Show what a worker changed since it started, uncommitted work included",
         calls_steering.DiffParams,
-        results.TASK_DIFF,
+        results_work.TASK_DIFF,
         calls_steering.delegations_diff,
         READERS,
         (*_TASK, control.TaskNotRunning, git.GitFailed, git.WorktreeNotRegistered),
@@ -81,7 +81,7 @@ STEERING_TABLE: Final = (
         "approvals/list",
         "List what workers want allowed, oldest first",
         calls_steering.ApprovalsParams,
-        results.APPROVALS,
+        results_work.APPROVALS,
         calls_steering.approvals_list,
         READERS,
         (),
@@ -91,7 +91,7 @@ STEERING_TABLE: Final = (
         "approvals/decide",
         "Allow or deny what a worker wants",
         calls_steering.DecideParams,
-        results.APPROVAL,
+        results_work.APPROVAL,
         calls_steering.approvals_decide,
         WRITERS,
         (control.ApprovalNotFound, control.ApprovalNotPending),
@@ -101,7 +101,7 @@ STEERING_TABLE: Final = (
         "quotas/list",
         "List the credentials that are paused because their quota is used up",
         Nothing,
-        results.PAUSES,
+        results_work.PAUSES,
         calls_steering.quotas_list,
         READERS,
         (),
@@ -111,7 +111,7 @@ STEERING_TABLE: Final = (
         "quotas/lift",
         "Go on with a paused credential before its reset",
         calls_steering.LiftParams,
-        results.PAUSES,
+        results_work.PAUSES,
         calls_steering.quotas_lift,
         WRITERS,
         (control.QuotaNotPaused,),

@@ -9,7 +9,7 @@ from bridge.agents.errors import InvalidOwnedPath
 from bridge.control import errors as control
 from bridge.foundation.errors import InvalidConfiguration
 from bridge.git import errors as git
-from bridge.rpc.methods import calls_delegations, results
+from bridge.rpc.methods import calls_delegations, results, results_work
 from bridge.rpc.methods.calls import TaskParams
 from bridge.rpc.methods.method import REFERENCE_ERRORS, Method, Mode
 from bridge.rpc.roles import EVERYONE, WORKERS, WRITERS
@@ -50,7 +50,7 @@ WORK_TABLE: Final = (
         "delegations/wait",
         "Wait until a delegation has ended, or for a time, and show it",
         calls_delegations.WaitParams,
-        results.WAITED,
+        results_work.WAITED,
         calls_delegations.delegations_wait,
         EVERYONE,
         _TASK,
@@ -70,7 +70,7 @@ WORK_TABLE: Final = (
         "delegations/preview",
         "Say what adopting delegations would do, and what stands in its way; nothing moves",
         calls_delegations.AdoptParams,
-        results.PREVIEW,
+        results_work.PREVIEW,
         calls_delegations.delegations_preview,
         WRITERS,
         (*_TASK, control.AdoptionRefused),
@@ -80,7 +80,7 @@ WORK_TABLE: Final = (
         "delegations/adopt",
         "Bring the commits of delegations onto the git branch that they were asked for on",
         calls_delegations.AdoptParams,
-        results.ADOPTION,
+        results_work.ADOPTION,
         calls_delegations.delegations_adopt,
         WRITERS,
         (
