@@ -38,7 +38,7 @@ RECORDED = (
     "submissions",
     "workspace_links",
 )
-#: Types that the use cases below do not bring about; each has tests of its own, but for what removes.
+#: Types that the use cases below do not bring about; each has tests of its own.
 ELSEWHERE = {
     "access.refused",
     "delegation.cancel_requested",
@@ -49,6 +49,7 @@ ELSEWHERE = {
     "delegation.result_submitted",
     "entry.erased",
     "session.removed",
+    "session.source_checked",
     "store.upgraded",
     "workspace.relinked",
 }
