@@ -212,6 +212,7 @@ class EntryScan:
             self._report.add("payload_altered", entry.id, "Its row has the payload, and says that it is elsewhere.")
 
     def _check_long(self, entry: StoredEntry) -> None:
+        entry.payload_hash.encode()  # raises for what is no text, which the database would not take either
         payload = body_of(self._connection, entry.payload_hash)
         if payload is None:
             message = "The payload is long, and not where such texts are kept."
