@@ -165,6 +165,8 @@ class TaskRequest:
         The commit the worktree was cut from; None without a repository.
     evidence
         In the order it was asked for.
+    spark
+        Last word of the session that delegates, where workers are given it; else empty.
     output_schema
         JSON Schema that the result's ``data`` must fit.
     command
@@ -217,6 +219,7 @@ class TaskRequest:
     owned_paths: tuple[str, ...] = ()
     base_commit: str | None = None
     evidence: tuple[Evidence, ...] = ()
+    spark: str = ""
     output_schema: Mapping[str, Any] | None = None
     command: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)

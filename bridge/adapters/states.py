@@ -51,6 +51,8 @@ def state_paths(
         return expanded(settings.state, home)
     if name == SCRIPTED:
         return (state / SCRIPTED,)
+    if settings is not None and "HOME" in settings.env:
+        home = Path(settings.env["HOME"])  # where the program itself will look
     return expanded(KNOWN_STATE.get(name, ()), home)
 
 

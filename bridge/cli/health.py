@@ -112,6 +112,7 @@ def run_checks(cli: Cli, *, is_asking: bool = False) -> list[Check]:
         checks.extend(check_state_directory(state_directory(cli.environment)))
         checks.extend(check_store(cli))
         checks.append(check_controller(cli))
+        checks.extend(check_hooks(cli))
     return checks
 
 
@@ -395,6 +396,33 @@ def check_controller(cli: Cli) -> Check:
         named = "; ".join(f"{place}: {why}" for place, why in list(failures.items())[:MAX_NAMED])
         return Check("controller", "ok", f"{detail}; not watched: {named}", facts=facts)
     return Check("controller", "ok", detail, facts=facts)
+
+
+def check_hooks(cli: Cli) -> list[Check]:
+    """Check the hooks in coding agents' settings, where there are any: trusted, recording, losing nothing."""
+    from bridge.hooks.placing import is_placed
+
+    if not is_placed(cli.settings):
+        return []
+    from bridge.cli.composition import open_controller
+    from bridge.hooks.status import all_statuses
+
+    try:
+        with open_controller(cli, create=False) as controller:
+            found = all_statuses(controller, cli.environment, [])
+    except BridgeError as error:
+        return [Check("hooks", "warning", f"They cannot be looked at: {error.message}", error.hint)]
+    checks: list[Check] = []
+    for one in found:
+        name = f"hooks_{one.host.replace('-', '_')}"
+        if one.problems:
+            first = one.problems[0]
+            checks.append(Check(name, "failed", first.message, first.hint, one.to_json()))
+        elif one.installed and one.health.record is not None:
+            record = one.health.record
+            detail = f"{record.events} events, last {record.last_event} at {record.last_event_at}"
+            checks.append(Check(name, "ok", detail, facts=one.to_json()))
+    return checks
 
 
 def _unusable(home: Path, reason: str) -> Check:

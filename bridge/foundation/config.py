@@ -130,6 +130,19 @@ class DeepSearchSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerDefaults:
+    """What a worker is given besides its task, where its checkout's ``bridge.toml`` does not say.
+
+    Parameters
+    ----------
+    spark
+        Whether its first context ends with the last word of the session that delegates.
+    """
+
+    spark: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What every part of Bridge may need to know about its surroundings.
 
@@ -162,6 +175,8 @@ class Settings:
         What ``bridge chat`` talks to where neither it nor the session names one.
     deep_search
         The model that ``bridge find --deep`` may ask; None: there is none.
+    worker
+        What workers are given besides their tasks.
     policy
         The person's own table ``[policy]``, unread; it goes before a workspace's (``bridge.agents.policy_file``).
     worker_harness
@@ -170,7 +185,6 @@ class Settings:
         Without a word of a worker's agent for so long, it counts as stalled and is ended.
     confinement
         Whether workers are confined; None leaves that to each checkout's ``bridge.toml``.
-
     import_raw
         What becomes of secrets in the kept lines of imported transcripts.
     """
@@ -188,11 +202,11 @@ class Settings:
     harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
     chat_harness: str | None = None
     deep_search: DeepSearchSettings | None = None
+    worker: WorkerDefaults = field(default_factory=WorkerDefaults)
     policy: Mapping[str, Any] = field(default_factory=dict)
     worker_harness: str | None = None
     worker_silence_seconds: float = DEFAULT_WORKER_SILENCE_SECONDS
     confinement: ConfinementMode | None = None
-
     import_raw: RawMode = RawMode.REDACTED
 
     @property
@@ -350,6 +364,14 @@ def _switch(value: object) -> bool:
     return value
 
 
+def _worker(value: object) -> WorkerDefaults:
+    known = value if isinstance(value, dict) and set(value) <= {"spark"} else {"spark": None}
+    spark = known.get("spark", False)
+    if spark is not True and spark is not False:
+        raise ValueError("a table with spark = true or false")
+    return WorkerDefaults(spark=spark)
+
+
 def _snapshot_mode(value: object) -> SnapshotMode:
     # TOML has booleans too; true would not say which contents, so only the words count.
     if not isinstance(value, str) or value not in set(SnapshotMode):
@@ -467,6 +489,7 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,
     "spark_hours": _hours,
+    "worker": _worker,
     "worker_harness": _harness_name,
     "worker_silence_seconds": _seconds,
 }

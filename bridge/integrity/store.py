@@ -239,12 +239,15 @@ def is_quarantined(connection: Connection, session_id: str) -> bool:
     return connection.execute(query).first() is not None
 
 
-def iterate_tree(connection: Connection, session_id: str) -> Iterator[tuple[str, str | None, int, str]]:
+_TREE = Prepared(
+    select(_E.id, _E.parent_entry_id, _E.sequence, _E.entry_hash).where(*_OF_SESSION).order_by(_E.sequence.desc()),
+    "session",
+)
+
+
+def iterate_tree(connection: Connection, session_id: str) -> Iterator[tuple[Any, ...]]:
     """Yield id, parent, sequence and hash of a session's entries, the last recorded first."""
-    query = select(_E.id, _E.parent_entry_id, _E.sequence, _E.entry_hash).where(_E.session_id == session_id)
-    with connection.execute(query.order_by(_E.sequence.desc()), execution_options={"yield_per": _PAGE}) as rows:
-        for row in rows:
-            yield row[0], row[1], row[2], row[3]
+    return _TREE.stream(connection, session_id)
 
 
 def last_sequence(connection: Connection, session_id: str) -> int:

@@ -68,6 +68,18 @@ ERASABLE: dict[str, tuple[tuple[str, ...], str]] = {
 REMOVED_IDS = "EXISTS (SELECT 1 FROM removed_sessions WHERE session_id = NEW.id)"
 
 
+#: When a new session would close a circle. Where nobody names it as a parent yet, as of almost any, only itself could;
+#: so a long line costs nothing. UNION drops what it has seen, so that a circle that is there already ends the walk.
+CLOSES_A_CIRCLE = (
+    "NEW.parent_session_id IS NOT NULL AND (NEW.parent_session_id = NEW.id OR ("
+    "EXISTS (SELECT 1 FROM {table} WHERE parent_session_id = NEW.id)"
+    " AND NEW.id IN (WITH RECURSIVE line(id) AS (SELECT NEW.parent_session_id UNION SELECT above.parent_session_id"
+    " FROM {table} AS above JOIN line ON above.id = line.id WHERE above.parent_session_id IS NOT NULL)"
+    " SELECT id FROM line)))"
+)
+CIRCLE_REFUSED = "a session cannot descend from itself"
+
+
 def trigger_statements(table: str | None = None) -> Iterator[str]:
     """Yield the CREATE TRIGGER statements for SQLite, of all tables or of one."""
     for name, conflict in IMMUTABLE_TABLES.items():
@@ -82,8 +94,18 @@ def trigger_statements(table: str | None = None) -> Iterator[str]:
             f"CREATE TRIGGER sessions_not_removed BEFORE INSERT ON sessions WHEN {REMOVED_IDS} "
             "BEGIN SELECT RAISE(ABORT, 'sessions: that id was removed'); END"
         )
+        yield from _lineage_guards()
     if table in (None, "delegations"):
         yield _transition_guard()
+
+
+def _lineage_guards() -> Iterator[str]:
+    when = CLOSES_A_CIRCLE.format(table="sessions")
+    for name, action in (("sessions_acyclic", "INSERT"), ("sessions_stay_acyclic", "UPDATE OF parent_session_id")):
+        yield (
+            f"CREATE TRIGGER {name} BEFORE {action} ON sessions WHEN {when} "
+            f"BEGIN SELECT RAISE(ABORT, 'sessions: {CIRCLE_REFUSED}'); END"
+        )
 
 
 def _immutable(table: str, conflict: str | None) -> Iterator[str]:

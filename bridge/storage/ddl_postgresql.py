@@ -10,7 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bridge.storage.ddl import ERASABLE, IMMUTABLE_TABLES, REMOVABLE, REMOVED_IDS, TRANSITION_REFUSED
+from bridge.storage.ddl import (
+    CIRCLE_REFUSED,
+    CLOSES_A_CIRCLE,
+    ERASABLE,
+    IMMUTABLE_TABLES,
+    REMOVABLE,
+    REMOVED_IDS,
+    TRANSITION_REFUSED,
+)
 from bridge.storage.tables import metadata
 from bridge.storage.tables.lifecycle import refused_transition
 
@@ -62,6 +70,8 @@ def trigger_statements(schema: str) -> Iterator[str]:
         "NEW.ordinal <> coalesce((SELECT max(ordinal) + 1 FROM {table} WHERE chain_id = NEW.chain_id), 0)",
         "the ordinal must follow the last one",
     )
+    for name, when in (("acyclic", "INSERT"), ("stay_acyclic", "UPDATE OF parent_session_id")):
+        yield from _guard(schema, "sessions", name, CLOSES_A_CIRCLE, CIRCLE_REFUSED, on=when)
     yield from _guard(
         schema, "delegations", "transition", refused_transition(), TRANSITION_REFUSED, on="UPDATE OF status"
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import secrets
 import statistics
 import subprocess
@@ -20,15 +21,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from bridge.adapters import command as command_harness  # noqa: E402 - found by the line above
-from bridge.agents.policy import PolicyLimits  # noqa: E402
 from bridge.control.controller import Controller  # noqa: E402
-from bridge.control.delegations import carrying, delegating  # noqa: E402
+from bridge.control.delegations import carrying  # noqa: E402
 from bridge.control.delegations.delegating import Wanted, delegator_of, end_delegations  # noqa: E402
 from bridge.control.delegations.model import Delegation, DelegationStatus, Request  # noqa: E402
 from bridge.control.sessions import initialise  # noqa: E402
@@ -39,6 +37,7 @@ from bridge.foundation.config import load_settings  # noqa: E402
 from bridge.process import children  # noqa: E402
 from bridge.process.children import spawn  # noqa: E402
 from bridge.process.confinement import Confinement, available  # noqa: E402
+from tests.manyworkers import environment, policy_table, run_many  # noqa: E402
 
 ROUNDS = int(os.environ.get("ROUNDS", "15"))
 WORKERS = int(os.environ.get("WORKERS", "50"))
@@ -47,8 +46,10 @@ IS_CONFINED = os.environ.get("BRIDGE_CONFINEMENT", "auto") != "off" and availabl
 CHILD = ("/bin/true",)
 
 
-def repository(folder: Path, files: int) -> Path:
+def repository(folder: Path, files: int, settings: str = "") -> Path:
     path = folder / "repository"
+    path.mkdir()
+    (path / "bridge.toml").write_text(settings)
     for number in range(files):
         file = path / f"d{number // 100}" / f"f{number}.txt"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -80,6 +81,12 @@ async def bare(path: Path, folder: Path) -> float:
     return time.perf_counter() - began
 
 
+def processor_seconds() -> float:
+    """Return what this process and the children it has waited for have used; steadier than the clock beside others."""
+    own, others = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
+
+
 class Marks:
     """When the child of a delegation was started and when its end was noticed, by its worktree."""
 
@@ -87,11 +94,13 @@ class Marks:
         self.started: dict[str, float] = {}
         self.ended: dict[str, float] = {}
         self.recorded: dict[str, float] = {}
+        self.used: dict[str, float] = {}
         conclude = carrying.conclude
 
         def concluded(controller: Controller, delegation: Delegation, *words: Any) -> Delegation:
             done = conclude(controller, delegation, *words)
             self.recorded[delegation.id] = time.perf_counter()
+            self.used[delegation.id] = processor_seconds()
             return done
 
         carrying.conclude = concluded
@@ -123,21 +132,25 @@ async def overhead(files: int) -> dict[str, Any]:
             workspace = initialise(controller, path).registration.workspace
             session = controller.recorder.create_session(NewSession(harness="benchmark", workspace_id=workspace.id)).id
             delegator, marks = delegator_of(controller), Marks()
-            before, after, release, without = [], [], [], []
+            before, after, release, without, processor = [], [], [], [], []
             for number in range(ROUNDS + 2):
                 request = Request(name=f"t{number}", objective="x", command=CHILD, timeout_seconds=60.0)
-                began = time.perf_counter()
+                used, began = processor_seconds(), time.perf_counter()
                 asked = await delegator.request(Standpoint(directory=path), Wanted(request=request, session=session))
                 found = await delegator.wait(asked.id)
                 done = time.perf_counter()
                 if found.status is not DelegationStatus.COMPLETED:
                     raise AssertionError(found)
+                used = marks.used[asked.id] - used
+                bare_used = processor_seconds()
                 bare_seconds = await bare(path, folder)
+                bare_used = processor_seconds() - bare_used
                 if number >= 2:  # the first ones import what is needed
                     before.append(marks.started[asked.id] - began)
                     after.append(marks.recorded[asked.id] - marks.ended[asked.id])
                     release.append(done - marks.recorded[asked.id])
                     without.append(bare_seconds)
+                    processor.append((used, bare_used))
             await end_delegations(controller)
     request_to_start, end_to_recorded, releasing, reference = map(statistics.median, (before, after, release, without))
     return {
@@ -146,6 +159,7 @@ async def overhead(files: int) -> dict[str, Any]:
         "end_to_recorded_ms": round(end_to_recorded * 1e3, 1),
         "released_ms": round(releasing * 1e3, 1),
         "worktree_and_spawn_ms": round(reference * 1e3, 1),
+        "processor_ms": [round(statistics.median(side) * 1e3, 1) for side in zip(*processor, strict=True)],
         "ratio": round((request_to_start + end_to_recorded) / reference, 2),
     }
 
@@ -153,40 +167,18 @@ async def overhead(files: int) -> dict[str, Any]:
 async def many() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        path = repository(folder, 200)
+        path = repository(folder, 200, policy_table(WORKERS))
         settings = load_settings({"BRIDGE_HOME": str(folder / "home")})
-        # Policy lets a few run at once unless somebody says otherwise.
-        original = delegating.PolicyLimits
-        delegating.PolicyLimits = lambda: PolicyLimits(max_running=WORKERS, max_workers=WORKERS, max_worktrees=WORKERS)  # type: ignore[assignment,misc]
-        try:
-            with Controller(settings, clock=SystemClock(), environment=dict(os.environ)) as controller:
-                session = controller.recorder.create_session(NewSession(harness="benchmark")).id
-                delegator = delegator_of(controller)
-                before = psutil.Process().memory_info().rss
-                began = time.perf_counter()
-                asked = []
-                for number in range(WORKERS):
-                    words = ("/bin/sh", "-c", f"sleep 2; echo {number} > own-{number}.txt; echo result {number}")
-                    request = Request(name=f"t{number}", objective="x", command=words, timeout_seconds=300.0)
-                    wanted = Wanted(request=request, session=session)
-                    asked.append(await delegator.request(Standpoint(directory=path), wanted))
-                peak = before
-                waits = asyncio.gather(*(delegator.wait(one.id) for one in asked))
-                while not waits.done():
-                    peak = max(peak, psutil.Process().memory_info().rss)
-                    await asyncio.sleep(0.05)
-                ended = await waits
-                took = time.perf_counter() - began
-                await end_delegations(controller)
-        finally:
-            delegating.PolicyLimits = original  # type: ignore[misc]
-    lost = [one.name for one in ended if one.status is not DelegationStatus.COMPLETED or not one.result_entry_id]
+        with Controller(settings, clock=SystemClock(), environment=environment()) as controller:
+            found = await run_many(controller, path, WORKERS)
+    lost = [one.name for one, result in found.ended if one.status is not DelegationStatus.COMPLETED or not result]
     return {
         "workers": WORKERS,
-        "seconds": round(took, 1),
-        "per_worker_ms": round((took - 2) / WORKERS * 1e3, 1),
+        "seconds": round(found.seconds, 1),
+        "per_worker_ms": round(found.seconds / WORKERS * 1e3),
         "lost": lost,
-        "memory_per_worker_kib": round((peak - before) / WORKERS / 1024),
+        "controller_memory_per_worker_kib": round(found.peak_bytes / WORKERS / 1024),
+        "agent_memory_mib": round(found.peak_agent_bytes / 2**20, 1),
     }
 
 

@@ -67,11 +67,11 @@ def tool(repository: Path, number: int) -> dict[str, Any]:
 def client(home: Path, repository: Path) -> None:
     program = str(home / "hooks" / "bridge-hook")
     prompt = json.dumps(event(repository, "UserPromptSubmit", prompt="hello")).encode()
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     found = measured(
         {
-            "python -c pass": lambda: subprocess.run([sys.executable, "-c", "pass"], input=b"", **quiet),
-            "bridge-hook": lambda: subprocess.run([program, "claude-code"], input=prompt, **quiet),
+            "python -c pass": lambda: subprocess.run([sys.executable, "-c", "pass"], check=True, input=b"", **quiet),
+            "bridge-hook": lambda: subprocess.run([program, "claude-code"], check=True, input=prompt, **quiet),
         },
         ROUNDS,
     )
@@ -81,10 +81,8 @@ def client(home: Path, repository: Path) -> None:
         print(
             f"{name:20} {middle:7.1f} ms  {middle / bare:4.2f} x   p90 {sorted(times)[int(len(times) * 0.9)]:7.1f} ms"
         )
-    lost = home / "hooks" / "lost-claude-code"
-    print(
-        f"kept {len(list((home / 'hooks' / 'spool').glob('*.json')))}, lost {lost.stat().st_size if lost.exists() else 0}"
-    )
+    lost, spool = home / "hooks" / "lost-claude-code", home / "hooks" / "spool"
+    print(f"kept {len(list(spool.glob('*.json')))}, lost {lost.stat().st_size if lost.exists() else 0}")
 
 
 def controller(serving: Resident, repository: Path) -> None:

@@ -28,6 +28,8 @@ from tests.e2e.modelserver import Call
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: Names the folder that the agents are installed in.
 FOLDER_VARIABLE: Final = "BRIDGE_E2E"
+#: Names the agents that a run of the tests is to try, between blanks.
+WANTED_VARIABLE: Final = "BRIDGE_E2E_AGENTS"
 #: Oldest Node that all of them run on.
 NODE_MAJOR: Final = 20
 #: Node from the Python package index, for machines that have none.
@@ -86,6 +88,11 @@ AGENTS: Final[Mapping[str, Agent]] = {
 
 #: Agents that know no MCP, so that they work for another one's orders only.
 _ORCHESTRATORS: Final = {"pi": "codex"}
+
+
+def wanted() -> list[str]:
+    """Return the agents that a run of the tests is to try."""
+    return os.environ.get(WANTED_VARIABLE, "").split()
 
 
 def orchestrator_of(name: str) -> str:
@@ -254,7 +261,9 @@ wire_api = "responses"
 env_key = "SCRIPTED_KEY"
 """
     _write(home / ".codex" / "config.toml", settings)
-    return {"SCRIPTED_KEY": "scripted"}
+    # Or it asks a reviewer of its own wherever a project is not known to be trusted, which several of it that start at
+    # once do not always learn from each other.
+    return {"SCRIPTED_KEY": "scripted", "INITIAL_AGENT_MODE": "agent-full-access"}
 
 
 def _set_up_gemini(home: Path, url: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agents import Installed, install, with_orchestrators
+from tests.e2e.agents import Installed, install, wanted, with_orchestrators
 from tests.e2e.modelserver import ModelServer
 from tests.e2e.namespace import INSIDE
 from tests.e2e.stage import Stage
@@ -24,7 +24,7 @@ def inside() -> None:
 @pytest.fixture(scope="session")
 def installed() -> dict[str, Installed]:
     """The agents asked for and their orchestrators; installing needs the network, and has happened before."""
-    return install(with_orchestrators(os.environ["BRIDGE_E2E_AGENTS"].split()))
+    return install(with_orchestrators(wanted()))
 
 
 @pytest.fixture

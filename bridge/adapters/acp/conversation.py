@@ -62,7 +62,8 @@ class AcpConversation:
         )
         confinement = request.confinement
         # What Bridge writes for an agent is not confined by the kernel: it keeps to the same border by itself.
-        is_writable = confinement is None or request.directory in confinement.writable
+        places = {request.directory, request.directory.resolve()}
+        is_writable = confinement is None or not places.isdisjoint(confinement.writable)
         files = ConfinedFiles(request.directory, is_writable=is_writable)
         self._terminals = Terminals(
             files,

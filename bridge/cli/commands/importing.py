@@ -65,7 +65,7 @@ def import_(
 
     --format yaml-sessions takes in a folder of an older kind of notes: see docs/lineage.md.
     """
-    if format_ == oldstate.FORMAT and path is not None:
+    if format_ == oldstate.FORMAT and path is not None and not (discover or watch):
         return oldstate.import_folder(cli, cli.directory / path, dry_run=dry_run)
     if (path is None) == (not discover):
         raise UsageInvalid("Name a file or folder, or say --discover.")

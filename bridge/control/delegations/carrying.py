@@ -17,6 +17,7 @@ from bridge.agents.models import Agent
 from bridge.agents.policy_model import WriteMode
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
+from bridge.control.delegations.briefing import brief_of, spark_for
 from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.concluding import Inspected, conclude, inspect
 from bridge.control.delegations.model import Delegation, DelegationStatus
@@ -135,7 +136,7 @@ def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
         base = approved.base_commit
     observation = controller.observer.observe_exactly(workspace.folder)
     controller.keeper.keep(observation)
-    objective = delegation.request.objective
+    spark = spark_for(controller, delegation, orchestration.checkout)
 
     def record(recording: RecordingTransaction) -> Assigned:
         connection, moment = recording.tx.connection, recording.moment
@@ -169,7 +170,7 @@ def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
             observation.stamp,
         )
         agents.update_agent(connection, agent.id, updated_at=moment, session_id=session.id)
-        brief = {"text": objective, "from_session_id": delegation.parent_session_id, "to_session_id": session.id}
+        brief = brief_of(delegation, approved.evidence, worker_session_id=session.id, spark=spark)
         recording.append(session.id, EntryDraft(kind="handoff.brief", payload=brief), observation.stamp)
         updated = change_delegation(
             recording,
@@ -182,7 +183,7 @@ def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
             base_commit=base,
         )
         policy = replace(orchestration.policy, limits=orchestration.limits)
-        return Assigned(updated, approved.evidence, base, workspace.folder, session.id, policy)
+        return Assigned(updated, approved.evidence, base, workspace.folder, session.id, policy, spark=spark)
 
     return controller.recorder.transact(record)
 

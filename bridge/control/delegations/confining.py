@@ -94,4 +94,8 @@ def _outside(controller: Controller, request: Request, settings: WorkerSettings)
     named = controller.environment.get("HOME")
     home = Path(named) if named else None
     own = state_paths(request.harness, controller.settings.harness, state=controller.settings.home, home=home)
+    for path in own:
+        # A rule needs something to stand on: at its first start a harness could not make its folder.
+        if not path.suffix:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
     return (*own, *expanded(settings.writable, home))

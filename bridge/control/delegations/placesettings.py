@@ -65,12 +65,16 @@ class WorkerSettings:
         Further files and folders that they may write, ``~`` for the home directory.
     is_offline
         Whether they are kept from the network as far as the kernel can.
+    spark
+        Whether a worker's first context ends with the last word of the session that delegates; None if the file does
+        not say.
     """
 
     confinement: ConfinementMode | None = None
     environment: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     is_offline: bool = False
+    spark: bool | None = None
 
 
 def worktree_settings(checkout: Path) -> WorktreeSettings:
@@ -101,13 +105,16 @@ def worktree_settings(checkout: Path) -> WorktreeSettings:
 def worker_settings(checkout: Path) -> WorkerSettings:
     """Return the table ``[worker]`` of a checkout. Raises as :func:`worktree_settings`."""
     table = project_table(checkout, "worker")
-    _require_known("worker", table, {"confinement", "environment", "writable", "network"})
+    _require_known("worker", table, {"confinement", "environment", "writable", "network", "spark"})
     mode = table.get("confinement")
     if mode is not None and mode not in set(ConfinementMode):
         _wrong("worker.confinement", " or ".join(f'"{known}"' for known in ConfinementMode))
     network = table.get("network", "all")
     if network not in ("all", "none"):
         _wrong("worker.network", '"all" or "none"')
+    spark = table.get("spark")
+    if spark is not None and not isinstance(spark, bool):
+        _wrong("worker.spark", "true or false")
     patterns = _strings("worker.environment", table.get("environment", []))
     for pattern in patterns:
         if _PATTERN.fullmatch(pattern) is None or not pattern.strip("*_"):
@@ -121,6 +128,7 @@ def worker_settings(checkout: Path) -> WorkerSettings:
         environment=patterns,
         writable=writable,
         is_offline=network == "none",
+        spark=spark,
     )
 
 

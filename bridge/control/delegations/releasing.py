@@ -84,9 +84,11 @@ def _reason_to_keep(
     if delegation.adoption_status is AdoptionStatus.PENDING:
         return f"its changes wait: adopt, discard, or open it with bridge task path {delegation.name or delegation.id}"
     with controller.store.read() as connection:
-        others = rows.open_in_workspace(connection, workspace.id, without=delegation.id)
+        others = rows.holders_of_workspace(connection, workspace.id, without=delegation.id)
     if others:
-        return f"{others[0].name or others[0].id} works in it"
+        holder = others[0]
+        why = "its changes wait there" if holder.status.is_final else "it works there"
+        return f"it is also the worktree of {holder.id}: {why}"
     lent = lent_folder(controller, delegation.id)
     if lent.exists():
         return f"objects of its worker could not be brought into the repository; they are in {lent}"

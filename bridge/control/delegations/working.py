@@ -58,6 +58,7 @@ class Assigned:
     policy: WorkspacePolicy = field(default_factory=WorkspacePolicy)
     #: What its processes get of their place, once that is ready.
     place: Place | None = None
+    spark: str = ""
 
 
 async def work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
@@ -228,6 +229,7 @@ def _task_request(
         owned_paths=request.owned_paths,
         base_commit=assigned.base_commit,
         evidence=assigned.evidence,
+        spark=assigned.spark,
         output_schema=request.output_schema,
         command=request.command,
         worktree=assigned.worktree,

@@ -96,6 +96,12 @@ def load_text(text: str) -> Loaded:
 
 
 def _load(text: str) -> Any:
+    _require_bounds(text)
+    # The loader is a safe one: it makes nothing but plain values.
+    return yaml.load(text, Loader=_Loader)  # noqa: S506 - see the line above
+
+
+def _require_bounds(text: str) -> None:
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
         if isinstance(event, yaml.AliasEvent):
@@ -105,8 +111,6 @@ def _load(text: str) -> Any:
             raise Unreadable(f"it is nested more than {MAX_DEPTH} deep")
         if count >= MAX_EVENTS:
             raise Unreadable(f"it has more than {MAX_EVENTS} parts")
-    # The loader is a safe one: it makes nothing but plain values.
-    return yaml.load(text, Loader=_Loader)  # noqa: S506 - see the line above
 
 
 def _shorter(text: str, error: yaml.YAMLError) -> Iterator[str]:

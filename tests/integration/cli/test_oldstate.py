@@ -23,4 +23,3 @@ def test_a_folder_is_looked_at_and_taken_in(bridge: Any, tmp_path: Path) -> None
     again = bridge("import", "--format", "yaml-sessions", tmp_path, "--json").json()
     assert (again["added"], again["sessions"][0]["status"]) == (0, "unchanged")
     assert "system: two" in bridge("notes", "--session", "s1").ok().stdout
-    assert bridge("import", "--format", "nonsense", tmp_path).status == 2

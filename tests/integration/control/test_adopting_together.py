@@ -209,6 +209,18 @@ def test_a_check_sees_the_combined_files_and_nothing_moves_if_it_fails(world: An
     assert_nothing_stranded(world, "a", "b")
 
 
+def test_the_scratch_worktree_is_set_up_like_a_workers(world: Any) -> None:
+    world.repo.write("bridge.toml", "[worktree]\nsetup = ['echo ready > made.txt']\n")
+    world.repo.write(".gitignore", "made.txt\n.env\n")
+    world.repo.write(".worktreeinclude", ".env\n")
+    world.repo.git("add", ".")
+    world.repo.git("commit", "-q", "-m", "its settings")
+    world.repo.write(".env", "copied\n")
+    world.run(world.shell("a", "echo 1 >> a.txt"))
+    done = adopt(world.controller, world.task("a"), wish=Wish(check="cat made.txt .env"))
+    assert (done.check or pytest.fail("nothing")).log.read_text() == "ready\ncopied\n"
+
+
 def test_a_check_that_does_not_end_is_ended(world: Any) -> None:
     world.run(world.shell("a", "echo 1 >> a.txt"))
     before = world.everything()

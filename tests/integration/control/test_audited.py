@@ -10,7 +10,8 @@ import pytest
 from bridge.control.access.tokens import mint, revoke_all
 from bridge.control.checks.upkeep import check_store
 from bridge.control.checks.verification import read_root, verify
-from bridge.control.delegations.adoption import adopt, discard
+from bridge.control.delegations.adoption.adopting import adopt
+from bridge.control.delegations.adoption.discarding import discard
 from bridge.control.exchange.exporting import ExportRequest, export_session
 from bridge.control.exchange.importing import import_session
 from bridge.control.sessions import initialise
@@ -41,17 +42,27 @@ RECORDED = (
 #: Types that the use cases below do not bring about; each has tests of its own.
 ELSEWHERE = {
     "access.refused",
+    "approval.decided",
+    "approval.requested",
+    "capture.taken_in",
     "delegation.cancel_requested",
     "delegation.claimed",
     "delegation.closed",
     "delegation.inspected",
+    "delegation.message_handed_over",
+    "delegation.message_sent",
     "delegation.queued",
     "delegation.result_submitted",
+    "delegation.superseded",
+    "entries.imported",
     "entry.erased",
+    "quota.lifted",
+    "quota.paused",
     "session.removed",
     "session.source_checked",
     "store.upgraded",
     "workspace.relinked",
+    "worktree.taken_up",
 }
 
 

@@ -15,13 +15,14 @@ from bridge.control.capture import settling
 from bridge.control.capture.health import health_of
 from bridge.control.capture.model import NOTHING, Delivery, Told
 from bridge.control.capture.places import PLACES_FILE, hooks_folder, note_places
-from bridge.control.capture.spool import TAKEN_IN, Spool, count_kept
+from bridge.control.capture.spool import Spool, count_kept
 from bridge.control.capture.taking import Capture
 from bridge.control.sessions import AppendRequest, append_entry, initialise
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.paths import path_to
 from bridge.conversations.store import get_session, list_sessions
 from bridge.integrity.chain import verify_chain
+from bridge.integrity.events import CAPTURE_TAKEN_IN, STORE_CHAIN
 from bridge.integrity.store import iterate_events
 from bridge.semantics.ownwords import MARK, without_notes
 from bridge.storage.errors import DatabaseBusy
@@ -206,13 +207,29 @@ def test_the_next_prompt_closes_a_turn_that_still_waits(host, monkeypatch):
     assert host.kinds()[-4:] == ["assistant.message", "turn.completed", "user.message", "turn.started"]
 
 
-def test_a_turn_that_goes_on_after_its_end_is_not_closed_twice(host):
+def test_a_turn_that_goes_on_after_its_end_is_not_closed_twice(host, monkeypatch):
+    monkeypatch.setattr(settling, "LEAST_SECONDS", 60.0)
     host.start()
     host.prompt()
     host.stop("Half.", settle=False)
     host.edit("a.txt", "more\n")
+    monkeypatch.setattr(settling, "LEAST_SECONDS", 0.1)
     host.stop("Whole.")
     assert host.kinds().count("turn.completed") == 1
+
+
+def test_one_that_goes_on_after_it_was_closed_begins_again_and_its_edits_are_no_news(host):
+    host.start()
+    host.prompt()
+    host.stop("Half.")
+    host.edit("a.txt", "more\n")
+    host.stop("Whole.")
+    entries = host.entries()
+    assert [entry.kind for entry in entries].count("turn.completed") == 2
+    ids = [entry.payload["turn_id"] for entry in entries if entry.kind == "turn.started"]
+    assert len(set(ids)) == 2
+    assert entries[-1].payload["turn_id"] == ids[-1]
+    assert host.prompt("second") == NOTHING
 
 
 def test_what_a_broken_off_tool_did_is_no_news_and_what_changed_after_a_broken_off_turn_is(host):
@@ -402,7 +419,7 @@ def test_kept_events_are_taken_in_in_order_once_and_without_a_state(host, captur
     assert len(host.entries()) == count
     assert health_of(controller, "claude-code").to_json()["taken_in_later"] == 3
     with controller.store.read() as connection:
-        assert verify_chain(connection, "capture").is_valid
+        assert verify_chain(connection, STORE_CHAIN).is_valid
 
 
 def test_what_was_recorded_though_its_client_gave_up_is_not_recorded_twice(host, capture, controller, repository):
@@ -477,8 +494,8 @@ def test_the_audit_says_what_was_taken_in(host, capture, controller, repository)
     keep(controller, raw(repository, "SessionStart", source="startup"), identity="80-1")
     Spool(controller, capture).take_in()
     with controller.store.read() as connection:
-        events = list(iterate_events(connection, "capture"))
-    assert [event.event_type for event in events] == [TAKEN_IN]
+        events = list(iterate_events(connection, STORE_CHAIN))
+    assert [event.event_type for event in events if event.event_type == CAPTURE_TAKEN_IN] == [CAPTURE_TAKEN_IN]
 
 
 def test_places_are_those_of_people(controller, repository, tmp_path):
@@ -487,3 +504,68 @@ def test_places_are_those_of_people(controller, repository, tmp_path):
     hooks_folder(controller.settings).mkdir(parents=True)
     note_places(controller)
     assert json.loads((hooks_folder(controller.settings) / PLACES_FILE).read_text()) == {str(repository.path): 1}
+
+
+# -- what hooks do not tell ----------------------------------------------------------------------------------------
+
+
+def transcript_line(uuid, parent, kind, content, **fields):
+    record = {"uuid": uuid, "parentUuid": parent, "sessionId": "native-1", "type": kind, "version": "2.1.197"}
+    message = {"role": kind, "content": content, **fields}
+    return json.dumps({**record, "timestamp": "2026-01-02T03:04:05.000Z", "cwd": "/x", "message": message}) + "\n"
+
+
+def test_what_hooks_did_not_tell_is_read_in_the_hosts_own_record(host, tmp_path):
+    record = tmp_path / "native-1.jsonl"
+    record.write_text(
+        transcript_line("u0", None, "user", "long before")
+        + transcript_line("u1", "u0", "assistant", [{"type": "text", "text": "old"}])
+    )
+    host.start(transcript_path=str(record))
+    host.prompt(transcript_path=str(record))
+    host.fire(
+        "PreToolUse", tool_name="Bash", tool_input={"command": "ls"}, tool_use_id="seen", transcript_path=str(record)
+    )
+    host.fire(
+        "PostToolUse",
+        tool_name="Bash",
+        tool_input={"command": "ls"},
+        tool_use_id="seen",
+        tool_response="",
+        transcript_path=str(record),
+    )
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    with record.open("a") as file:
+        file.write(transcript_line("u2", "u1", "user", "do it"))
+        thinking = [{"type": "thinking", "thinking": "Let me see."}]
+        file.write(transcript_line("u3", "u2", "assistant", thinking, id="m1", model="m", usage=usage))
+        between = [{"type": "text", "text": "I look first."}]
+        file.write(transcript_line("u4", "u3", "assistant", between, id="m1", model="m", usage=usage))
+        call = [{"type": "tool_use", "id": "seen", "name": "Bash", "input": {"command": "ls"}}]
+        file.write(transcript_line("u5", "u4", "assistant", call, id="m1", model="m", usage=usage))
+        missed = [{"type": "tool_use", "id": "missed", "name": "Bash", "input": {"command": "pwd"}}]
+        file.write(transcript_line("u6", "u5", "assistant", missed, id="m2", model="m", usage=usage))
+        file.write(transcript_line("u7", "u6", "assistant", [{"type": "text", "text": "Done."}], id="m3", model="m"))
+        file.write('{"uuid": "u8", "torn')
+    host.stop("Done.", transcript_path=str(record))
+    entries = host.entries()
+    texts = [entry.payload["text"] for entry in entries if entry.kind in {"assistant.message", "reasoning.completed"}]
+    assert sorted(texts) == ["Done.", "I look first.", "Let me see."]
+    started = [entry.payload["tool_call_id"] for entry in entries if entry.kind == "tool.started"]
+    assert started == ["seen", "missed"]
+    assert entries[-1].kind == "turn.completed"
+    assert any(entry.kind == "usage.updated" for entry in entries)
+    assert health_of(host.controller, "claude-code").to_json()["version"] == "2.1.197"
+    # At the end of the next turn it is read on from there.
+    host.prompt("again", transcript_path=str(record))
+    count = len(host.entries())
+    host.stop("Nothing.", transcript_path=str(record))
+    assert len(host.entries()) == count + 2
+
+
+def test_a_record_that_cannot_be_read_keeps_no_turn_from_being_closed(host, tmp_path):
+    host.start(transcript_path=str(tmp_path / "gone.jsonl"))
+    host.prompt(transcript_path=str(tmp_path / "gone.jsonl"))
+    host.stop(transcript_path=str(tmp_path / "gone.jsonl"))
+    assert host.kinds()[-1] == "turn.completed"
+    assert health_of(host.controller, "claude-code").is_transcript_readable is False

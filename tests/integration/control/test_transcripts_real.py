@@ -172,12 +172,12 @@ def test_an_opencode_database_is_read_while_it_is_written(store, host):
     writer = sqlite3.connect(path)
     writer.execute("PRAGMA journal_mode=WAL")
     session = writer.execute("SELECT id FROM session").fetchone()[0]
-    data = json.dumps({"role": "user", "time": {"created": 1796015999000}})
-    writer.execute("INSERT INTO message VALUES ('msg_z', ?, 1796015999000, 1, ?)", (session, data))
+    data = json.dumps({"role": "user", "time": {"created": 1796099999000}})
+    writer.execute("INSERT INTO message VALUES ('msg_z', ?, 1796099999000, 1, ?)", (session, data))
     part = json.dumps({"type": "text", "text": "one more"})
-    writer.execute("INSERT INTO part VALUES ('prt_z', 'msg_z', ?, 1796015999000, 1, ?)", (session, part))
+    writer.execute("INSERT INTO part VALUES ('prt_z', 'msg_z', ?, 1796099999000, 1, ?)", (session, part))
     writer.commit()
-    writer.execute("INSERT INTO message VALUES ('msg_zz', ?, 1796015999001, 1, ?)", (session, data))
+    writer.execute("INSERT INTO message VALUES ('msg_zz', ?, 1796099999001, 1, ?)", (session, data))
     before = {one.name: one.read_bytes() for one in path.parent.iterdir() if not one.name.endswith("-shm")}
     second = take(store, path)
     assert before == {one.name: one.read_bytes() for one in path.parent.iterdir() if not one.name.endswith("-shm")}

@@ -65,7 +65,7 @@ def test_every_column_is_classified():
 @pytest.mark.parametrize("table", sorted({table for table, _ in COVERED}))
 def test_a_bit_that_is_flipped_anywhere_is_found(store, table):
     controller, hand, sessions = store
-    check_flips(controller, hand, sessions, table, samples=3)
+    check_flips(controller, hand, sessions, table, samples=2)
 
 
 def check_flips(controller, hand, sessions, table, *, samples):
@@ -104,7 +104,7 @@ MAY_BE_MISSING = {"manifests"}
 def test_a_row_that_is_taken_away_is_found(store, table):
     controller, hand, sessions = store
     rows = hand.rows(table)
-    for row in random.Random(table).sample(rows, min(3, len(rows))):
+    for row in random.Random(table).sample(rows, min(2, len(rows))):
         with hand.dropped(table, row):
             found = look(controller)
             if table == "log_leaves" and row["leaf"] == max(one["leaf"] for one in rows):

@@ -48,6 +48,11 @@ def test_everything_a_request_says_stands_in_the_prompt():
         assert part in text
 
 
+def test_the_spark_stands_in_the_prompt_where_there_is_one():
+    assert "# Last word of the conversation that asks\n\nmind the parser" in prompt_for(task(spark="mind the parser"))
+    assert "Last word" not in prompt_for(task())
+
+
 @pytest.mark.parametrize("has_tools", [True, False])
 def test_an_agent_without_tools_is_told_of_the_block_alone(has_tools):
     text = prompt_for(task(), has_tools=has_tools)

@@ -45,12 +45,13 @@ def test_all_keys_are_read(read):
         environment = ["GITHUB_TOKEN", "AWS_*"]
         writable = ["~/.npm", "/opt/cache"]
         network = "none"
+        spark = false
         """
     )
     assert worktree.setup == ("npm ci", "make")
     assert (worktree.cache, worktree.timeout_seconds) == (("node_modules", "a/b"), 60.0)
     assert worker == WorkerSettings(
-        ConfinementMode.ENFORCE, ("GITHUB_TOKEN", "AWS_*"), ("~/.npm", "/opt/cache"), is_offline=True
+        ConfinementMode.ENFORCE, ("GITHUB_TOKEN", "AWS_*"), ("~/.npm", "/opt/cache"), is_offline=True, spark=False
     )
 
 
@@ -58,6 +59,7 @@ def test_all_keys_are_read(read):
     ("text", "named"),
     [
         ("[worktree]\nsetups = []", "worktree.setups"),
+        ("[worker]\nspark = 1", "worker.spark"),
         ('[worktree]\nsetup = "make"', "worktree.setup"),
         ('[worktree]\nsetup = [""]', "worktree.setup"),
         ('[worktree]\nsetup = ["a\\u0000b"]', "worktree.setup"),

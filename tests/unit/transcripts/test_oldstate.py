@@ -257,9 +257,9 @@ def test_a_folder_of_something_else_is_none(tmp_path: Path) -> None:
     assert is_old_state(tmp_path)
 
 
-def test_100_000_notes_are_read(tmp_path: Path) -> None:
+def test_very_many_notes_are_read(tmp_path: Path) -> None:
     (tmp_path / "sessions").mkdir()
-    body = "notes:\n" + "".join(f"- content: note {number}\n" for number in range(100_000))
+    body = "notes:\n" + "".join(f"- content: note {number}\n" for number in range(20_000))
     (tmp_path / "sessions" / "many.yaml").write_text(body)
     (session,) = read_old_state(tmp_path).sessions
-    assert (len(session.signals), session.signals[-1].text) == (100_000, "note 99999")
+    assert (len(session.signals), session.signals[-1].text) == (20_000, "note 19999")

@@ -162,6 +162,7 @@ def _require_adoptable(delegation: Delegation, payload: Mapping[str, Any], wish:
         told = {
             AdoptionStatus.DISCARDED: "was discarded; its commits are still under its ref",
             AdoptionStatus.EMPTY: "changed nothing that could be adopted",
+            AdoptionStatus.SUPERSEDED: "was tried again; the result of that try holds its changes",
         }.get(delegation.adoption_status or AdoptionStatus.PENDING, "has no commits that could be told")
         raise NothingToAdopt(
             f"{shown(delegation)} {told}. Nothing was changed.",

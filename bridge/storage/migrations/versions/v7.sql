@@ -513,6 +513,7 @@ CREATE TRIGGER removed_sessions_no_overwrite BEFORE INSERT ON removed_sessions W
 
 CREATE TRIGGER sessions_not_removed BEFORE INSERT ON sessions WHEN EXISTS (SELECT 1 FROM removed_sessions WHERE session_id = NEW.id) BEGIN SELECT RAISE(ABORT, 'sessions: that id was removed'); END
 
+
 CREATE TABLE import_sources (
     id VARCHAR NOT NULL,
     format VARCHAR NOT NULL,
@@ -587,3 +588,7 @@ CREATE TABLE import_links (
 )
 
 CREATE INDEX ix_import_links_target_key ON import_links (format, target_key)
+
+CREATE TRIGGER sessions_acyclic BEFORE INSERT ON sessions WHEN NEW.parent_session_id IS NOT NULL AND (NEW.parent_session_id = NEW.id OR (EXISTS (SELECT 1 FROM sessions WHERE parent_session_id = NEW.id) AND NEW.id IN (WITH RECURSIVE line(id) AS (SELECT NEW.parent_session_id UNION SELECT above.parent_session_id FROM sessions AS above JOIN line ON above.id = line.id WHERE above.parent_session_id IS NOT NULL) SELECT id FROM line))) BEGIN SELECT RAISE(ABORT, 'sessions: a session cannot descend from itself'); END
+
+CREATE TRIGGER sessions_stay_acyclic BEFORE UPDATE OF parent_session_id ON sessions WHEN NEW.parent_session_id IS NOT NULL AND (NEW.parent_session_id = NEW.id OR (EXISTS (SELECT 1 FROM sessions WHERE parent_session_id = NEW.id) AND NEW.id IN (WITH RECURSIVE line(id) AS (SELECT NEW.parent_session_id UNION SELECT above.parent_session_id FROM sessions AS above JOIN line ON above.id = line.id WHERE above.parent_session_id IS NOT NULL) SELECT id FROM line))) BEGIN SELECT RAISE(ABORT, 'sessions: a session cannot descend from itself'); END

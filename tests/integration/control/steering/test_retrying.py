@@ -6,9 +6,12 @@ import asyncio
 
 import pytest
 
+from bridge.control.delegations.adoption.adopting import adopt
+from bridge.control.delegations.adoption.discarding import discard
+from bridge.control.delegations.adoption.model import Wish
 from bridge.control.delegations.model import AdoptionStatus, DelegationStatus
 from bridge.control.delegations.steering.retrying import HEADING
-from bridge.control.errors import RetryConflict, RetryRefused, TaskStillOpen
+from bridge.control.errors import NothingToAdopt, RetryConflict, RetryRefused, TaskStillOpen
 from bridge.control.plans.retrying import wanted_again
 
 pytestmark = pytest.mark.anyio
@@ -126,3 +129,19 @@ async def test_a_worktree_that_is_gone_is_not_made_up(steered):
         await again(steered, first)
     carried = await steered.ended(await again(steered, first, onto_head=True))
     assert (folder(steered, carried) / "x.txt").read_text() == "x\n"
+
+
+async def test_the_worktree_of_two_tries_goes_with_the_last_of_them(steered):
+    first = await steered.ended(await steered.ask("a", command=("sh", "-c", "date +%N >> x.txt")))
+    second = await steered.ended(await again(steered, first))
+    place = folder(steered, second)
+    controller = steered.world.controller
+    given_up = await asyncio.to_thread(discard, controller, steered.world.task(first.id))
+    assert second.id in (given_up.kept_reason or "")
+    assert place.is_dir(), "the changes of the second try wait in it"
+    with pytest.raises(NothingToAdopt):
+        await asyncio.to_thread(lambda: adopt(controller, steered.world.task(first.id), wish=Wish(is_forced=True)))
+    done = await asyncio.to_thread(lambda: adopt(controller, steered.world.task(second.id), wish=Wish()))
+    assert done is not None
+    assert len((steered.world.repo.path / "x.txt").read_text().splitlines()) == 2
+    assert not place.exists()
