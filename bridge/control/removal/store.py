@@ -10,8 +10,10 @@ from sqlalchemy import Connection, Select, and_, delete, or_, select, update
 from bridge.control.delegations.model import OPEN_STATUSES
 from bridge.storage.tables import (
     agent_tokens,
+    approvals,
     attempts,
     branch_cursors,
+    captured_sessions,
     chat_agents,
     delegations,
     import_chunks,
@@ -22,14 +24,25 @@ from bridge.storage.tables import (
     repository_states,
     session_entries,
     submissions,
+    task_messages,
     workspaces,
 )
 from bridge.storage.transaction import Transaction
 
 _D, _P, _S = delegations.c, plans.c, submissions.c
 _C, _I = import_chunks.c, import_sessions.c
-#: Columns with raw texts, by table: what was asked, decided, handed in, and the plan file.
-RAW_COLUMNS = ((delegations, ("request", "decision")), (submissions, ("text", "field_errors")), (plans, ("text",)))
+#: Columns with raw texts, by table: what was asked, decided, handed in, asked back and said meanwhile; the plan file;
+#: what a captured agent is still owed.
+RAW_COLUMNS = (
+    (delegations, ("request", "decision")),
+    (submissions, ("text", "field_errors")),
+    (approvals, ("title", "paths", "details", "options", "reason")),
+    (task_messages, ("text",)),
+    (plans, ("text",)),
+    (captured_sessions, ("owed_text",)),
+)
+#: Tables whose rows belong to a delegation.
+_OF_DELEGATIONS = (submissions, approvals, task_messages, attempts)
 _OPEN = [str(status) for status in OPEN_STATUSES]
 
 
@@ -46,6 +59,9 @@ def raw_texts(connection: Connection, session_id: str) -> Iterator[tuple[str, di
     conditions = {
         "delegations": _D.id.in_(tasks),
         "submissions": _S.delegation_id.in_(tasks),
+        "approvals": approvals.c.delegation_id.in_(tasks),
+        "task_messages": task_messages.c.delegation_id.in_(tasks),
+        "captured_sessions": captured_sessions.c.session_id == session_id,
         "plans": or_(_P.session_id == session_id, _P.id.in_(run_by)),
     }
     for table, columns in RAW_COLUMNS:
@@ -121,12 +137,12 @@ def requests_of_others(connection: Connection) -> Iterator[tuple[str, str]]:
 def delete_beside(tx: Transaction, session_id: str) -> list[str]:
     """Remove what control keeps about a session; return the ids of the delegations that went."""
     gone = list(tx.connection.execute(select(_D.id).where(_D.parent_session_id == session_id)).scalars())
-    for table in (submissions, attempts):
+    for table in _OF_DELEGATIONS:
         tx.execute(delete(table).where(table.c.delegation_id.in_(gone)))
     tx.execute(delete(delegations).where(_D.parent_session_id == session_id))
     tx.execute(delete(plans).where(_P.session_id == session_id, ~select(_D.id).where(_D.plan_id == _P.id).exists()))
     _forget_transcripts(tx, session_id)
-    for table in (agent_tokens, chat_agents):
+    for table in (agent_tokens, chat_agents, captured_sessions):
         tx.execute(delete(table).where(table.c.session_id == session_id))
     return gone
 

@@ -39,7 +39,7 @@ RECORDED = (
     "submissions",
     "workspace_links",
 )
-#: Types that the use cases below do not bring about; each has tests of its own, but for what removes.
+#: Types that the use cases below do not bring about; each has tests of its own.
 ELSEWHERE = {
     "access.refused",
     "approval.decided",
@@ -59,6 +59,7 @@ ELSEWHERE = {
     "quota.lifted",
     "quota.paused",
     "session.removed",
+    "session.source_checked",
     "store.upgraded",
     "workspace.relinked",
     "worktree.taken_up",

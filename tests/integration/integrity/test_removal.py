@@ -36,7 +36,7 @@ from bridge.foundation.config import load_settings
 from bridge.integrity.log.leaves import LogRoot
 from bridge.integrity.store import iterate_events, last_position
 from bridge.storage.errors import RowRefused
-from bridge.storage.tables import import_chunks, import_sessions, import_sources
+from bridge.storage.tables import import_chunks, import_sessions, import_sources, task_messages
 from tests.databases import unguarded
 
 NOWHERE = Standpoint()
@@ -211,19 +211,32 @@ def test_raw_texts_of_a_task_and_files_of_its_folder_go_as_well(controller, talk
         created_at=moment,
         updated_at=moment,
     )
-    controller.store.write(lambda tx: rows.add_delegation(tx.connection, delegation))
+
+    def write(tx):
+        rows.add_delegation(tx.connection, delegation)
+        tx.execute(
+            task_messages.insert().values(
+                delegation_id=delegation.id, number=1, text=f"use {SECRET}", entry_id="e", sent_at=moment
+            )
+        )
+
+    controller.store.write(write)
     folder = controller.settings.tasks / delegation.id
     folder.mkdir(parents=True)
     (folder / "stdout").write_text(f"it printed {SECRET}\n")
     (folder / "result.json").write_text(json.dumps({"summary": f"{SECRET}\n"}))
     entry = talk.say(SECRET)
     done = erase(controller, NOWHERE, entry.id)
-    assert done.raw_texts == 3
+    assert done.raw_texts == 4
     with controller.store.read() as connection:
         request = rows.require_delegation(connection, delegation.id).request
     assert request.objective == 'use "[withheld]" there'
     assert not files_with(folder, SECRET)
     assert json.loads((folder / "result.json").read_text()) == {"summary": "[withheld]\n"}
+    # With the session goes all that hangs on its tasks.
+    assert prune(controller, keep=0).removed == (talk.session,)
+    assert not folder.exists()
+    assert verify(controller, NOWHERE, None).is_healthy
 
 
 def test_kept_lines_of_the_transcript_that_it_came_from_go_as_well(controller, talk):
