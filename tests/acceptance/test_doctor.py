@@ -57,3 +57,24 @@ def test_a_missing_git_fails_the_check(bridge_cli, tmp_path):
     found = bridge_cli("doctor", "--json", environment={"PATH": str(tmp_path / "empty")})
     assert found.status == 1
     assert by_name(found.json())["git"]["status"] == "failed"
+
+
+def test_harnesses_are_asked_when_somebody_wants_to_know(bridge_cli, bridge_home, tmp_path):
+    bridge_home.mkdir(mode=0o700)
+    silent = tmp_path / "silent-agent"
+    silent.write_text("#!/bin/sh\nexit 3\n")
+    silent.chmod(0o755)
+    (bridge_home / "config.toml").write_text(f'[harness.silent]\ncommand = ["{silent}"]\ncapabilities = ["mcp"]\n')
+    path = {"PATH": "/usr/bin:/bin"}
+    told = by_name(bridge_cli("doctor", "--json", environment=path).ok().json())["harnesses"]
+    facts = {item["name"]: item for item in told["facts"]["harnesses"]}
+    assert facts["silent"]["lacks"] == ["fs", "load", "resume", "terminal"]
+    assert "mcp" in facts["pi"]["lacks"]
+    assert "version" not in facts["scripted"]
+    told = by_name(bridge_cli("doctor", "--json", "--harnesses", environment=path).ok().json())["harnesses"]
+    facts = {item["name"]: item for item in told["facts"]["harnesses"]}
+    assert told["status"] == "warning"
+    assert "silent" in told["detail"]
+    assert "exit status 3" in facts["silent"]["problem"]
+    assert facts["scripted"]["problem"] is None
+    assert facts["scripted"]["version"]
