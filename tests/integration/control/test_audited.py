@@ -42,16 +42,24 @@ RECORDED = (
 #: Types that the use cases below do not bring about; each has tests of its own, but for what removes.
 ELSEWHERE = {
     "access.refused",
+    "approval.decided",
+    "approval.requested",
     "delegation.cancel_requested",
     "delegation.claimed",
     "delegation.closed",
     "delegation.inspected",
+    "delegation.message_handed_over",
+    "delegation.message_sent",
     "delegation.queued",
     "delegation.result_submitted",
+    "delegation.superseded",
     "entry.erased",
+    "quota.lifted",
+    "quota.paused",
     "session.removed",
     "store.upgraded",
     "workspace.relinked",
+    "worktree.taken_up",
 }
 
 
