@@ -35,11 +35,11 @@ class TranscriptPartial(BridgeError):
     default_hint = "Export again: bridge export SESSION, or with --scope active --hidden"
 
 
-class UnknownTranscriptFormat(BridgeError):
+class UnknownTranscriptFormat(TranscriptInvalid):
     """Raised when a file is of no form that Bridge takes in, or not of the one that was named."""
 
     code = "unknown_transcript_format"
-    exit_status = 251
+    exit_status = 125
     summary = "A file is of no form that Bridge takes in, or not of the one that was named; nothing was written."
     default_hint = "The details say what was seen. docs/importing.md lists what can be taken in."
 
@@ -48,7 +48,7 @@ class TranscriptDatabaseUnreadable(UnknownTranscriptFormat):
     """Raised when a database of another program cannot be read."""
 
     code = "transcript_database_unreadable"
-    exit_status = 251
+    exit_status = 125
     summary = "A database of another program cannot be read, or is damaged; nothing was written."
     default_hint = "Look whether the program itself still opens it, then import again."
 
@@ -57,6 +57,6 @@ class TranscriptEmpty(UnknownTranscriptFormat):
     """Raised when a file that is to be imported holds no record at all."""
 
     code = "transcript_empty"
-    exit_status = 251
+    exit_status = 125
     summary = "A file that is to be imported is empty, or holds nothing whole; nothing was written."
     default_hint = "If the agent was stopped before its first answer, there is nothing to take in."

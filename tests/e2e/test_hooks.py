@@ -17,16 +17,14 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import agents
-from modelserver import ModelServer, Say, Scenario
-
 from bridge.hooks.hosts import HOST_SETTINGS, hook_line
 from bridge.hooks.trust import snake_case, trusted_hash
+from tests.e2e import agents
+from tests.e2e.agents import wanted
+from tests.e2e.modelserver import ModelServer, Say, Scenario
 from tests.serving import MAIN, ROOT, resident, until
 
-HOSTS = ("claude-code", "codex", "gemini")
+HOSTS = [name for name in ("claude-code", "codex", "gemini") if name in wanted()]
 #: Seconds that one run of an agent may take on a busy machine.
 RUN_SECONDS = 240
 NOTE = "[Bridge note as of "

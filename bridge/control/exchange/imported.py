@@ -34,7 +34,8 @@ class ImportedSession:
     Parameters
     ----------
     status
-        ``created``, ``continued`` (it was here and had less) or ``unchanged``.
+        ``created``, ``continued`` (it was here and had less), ``unchanged``, or ``forked``: what a copy that went on
+        differently has of its own.
     added
         Entries that were added.
     entries
@@ -125,6 +126,11 @@ class Imported:
     @property
     def added(self) -> int:
         return sum(session.added for session in self.sessions)
+
+    @property
+    def torn(self) -> int:
+        """How many of the findings are a last line that was cut off, or is being written."""
+        return sum(finding.kind == "torn_tail" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
         return {

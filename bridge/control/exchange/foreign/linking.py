@@ -10,7 +10,7 @@ from bridge.control.exchange.foreign.natives import Native
 from bridge.control.exchange.foreign.preparing import safe_key
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.growing import Placed
-from bridge.conversations.store import get_session, session_exists
+from bridge.conversations.store import get_session, session_exists, update_session
 from bridge.lineage.descent import MAX_DEPTH
 from bridge.storage.transaction import Connection, Transaction
 from bridge.transcripts.foreign.neutral import SessionFacts
@@ -55,9 +55,9 @@ def link_children(recording: RecordingTransaction, format_name: str, native: Nat
 def _set_parent(recording: RecordingTransaction, session_id: str, parent: str, relation: str) -> None:
     if _is_above(recording.tx.connection, session_id, parent):
         return  # the transcripts name each other: a circle is no descent
-    rows.set_parent(recording.tx, session_id, parent, relation)
-    body = {"parent_session_id": parent, "parent_relation": relation}
-    recording.event(session_id, "session.updated", body)
+    changes = {"parent_session_id": parent, "parent_relation": relation}
+    update_session(recording.tx, session_id, recording.moment, **changes)
+    recording.event(session_id, "session.updated", changes)
 
 
 def _is_above(connection: Connection, session_id: str, other: str) -> bool:

@@ -112,9 +112,12 @@ def sources_with_digest(connection: Connection, format_name: str, digest: str) -
 
 
 def sources_of(connection: Connection, native_ids: Sequence[str]) -> list[SourceRow]:
-    """Return what was read about some sessions of another program, the longest first."""
+    """Return what was read about some sessions of another program: the longest first, unmasked before masked."""
     query = select(import_sources).where(_S.native_id.in_(native_ids))
-    return [SourceRow(*row) for row in connection.execute(query.order_by(_S.size.desc(), _S.id))]
+    return [
+        SourceRow(*row)
+        for row in connection.execute(query.order_by(_S.size.desc(), _S.is_redacted, _S.updated_at.desc(), _S.id))
+    ]
 
 
 def source(connection: Connection, source_id: str) -> SourceRow | None:
@@ -189,15 +192,6 @@ def put_native(tx: Transaction, row: NativeRow) -> None:
     done = tx.execute(update(import_sessions).where(*named).values(**values))
     if done.rowcount == 0:
         tx.execute(insert(import_sessions).values(**values))
-
-
-def set_parent(tx: Transaction, session_id: str, parent_session_id: str, relation: str) -> None:
-    """Name the parent of a session that was taken in before it."""
-    tx.execute(
-        update(sessions)
-        .where(sessions.c.id == session_id)
-        .values(parent_session_id=parent_session_id, parent_relation=relation)
-    )
 
 
 def known_entries(
