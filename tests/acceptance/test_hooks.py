@@ -126,5 +126,5 @@ def test_settings_that_are_broken_are_named_with_their_line(bridge_cli, claude, 
     claude.path.parent.mkdir()
     claude.path.write_text('{\n  "a": \n}')
     done = bridge_cli("hooks", "install", "claude-code", "--json")
-    assert (done.status, done.error()["code"], done.error()["details"]["line"]) == (234, "host_settings_unreadable", 3)
+    assert (done.status, done.error()["code"], done.error()["details"]["line"]) == (213, "host_settings_unreadable", 3)
     assert claude.path.read_text() == '{\n  "a": \n}'
