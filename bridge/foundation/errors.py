@@ -18,7 +18,7 @@ conversations  46–65, 198–202       rpc            115–117, 223–232
 workspaces     66–75                cli            118–121, 233–237
 integrity      122–123, 238–241     recall         242–245
 lineage        124, 246–248         transcripts    125, 249–254
-web            212                 hooks          213
+web            212                  hooks          213
 =============  ================     =============  ================
 
 When a package has more conditions than numbers, the classes of one family (a base class with a status) share
