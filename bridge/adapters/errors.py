@@ -5,20 +5,24 @@ from __future__ import annotations
 from bridge.foundation.errors import BridgeError
 
 
-class UnknownHarness(BridgeError):
+class HarnessUnfit(BridgeError):
+    """Base of what makes a harness none for a task; the classes share its exit status."""
+
+    exit_status = 110
+
+
+class UnknownHarness(HarnessUnfit):
     """Raised when a harness is named that this Bridge has no adapter for."""
 
     code = "unknown_harness"
-    exit_status = 110
     summary = "A harness is named that this Bridge has no adapter for."
     default_hint = "bridge doctor lists the harnesses of this installation."
 
 
-class CommandMissing(BridgeError):
+class CommandMissing(HarnessUnfit):
     """Raised when a task names no command for a harness that only runs one."""
 
     code = "command_missing"
-    exit_status = 110
     summary = "A task is for a harness that runs a command, and names none."
     default_hint = "Name an agent's harness, or a command; bridge doctor lists the harnesses of this installation."
 

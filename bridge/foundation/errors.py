@@ -15,10 +15,10 @@ semantics      10–15                storage        16–25, 82–85, 193–197
 git            26–40                control        86–109, 203–211, 214–215
 process        41–45                adapters       110–114, 216–222
 conversations  46–65, 198–202       rpc            115–117, 223–232
-workspaces     66–75                cli            118–121, 233, 236–237
+workspaces     66–75                cli            118–121, 233–237
 integrity      122–123, 238–241     recall         242–245
 lineage        124, 246–248         transcripts    125, 249–254
-web            212–213             hooks          234–235
+web            212                  hooks          213
 =============  ================     =============  ================
 
 When a package has more conditions than numbers, the classes of one family (a base class with a status) share
