@@ -18,8 +18,8 @@ from bridge.transcripts.foreign.lines import Line
 
 #: The level of compression: the fastest. A higher one saves a tenth and takes three times as long.
 _LEVEL: Final = 1
-#: Letters, digits and slashes that are written as escapes: what they spell is not seen in the line. One pattern takes an
-#: eighth of the time of asking for each escape.
+#: Letters, digits and slashes that are written as escapes: what they spell is not seen in the line. One pattern takes
+#: an eighth of the time of asking for each escape.
 _ESCAPED: Final = re.compile(rb"\\(?:u00[2-7]|/)")
 _BEGINNING: Final = 256
 #: Key of the line that stands for one that was too long to be kept.
