@@ -1,7 +1,14 @@
 # make demo   the main job on a clone of this repository, offline once installed
 # make test   sets up what is missing and runs the whole suite
 # make check  everything CI looks at
+# make e2e    real coding agents against a scripted model, without a network; E2E_AGENTS='codex pi' chooses
 # make soak   random work against git's own answers, the watcher, larger stores: an hour or so
+#
+# make session [SID=…]           talk in a session, or in a new one
+# make session-list             list the sessions
+# make session-tree SID=…       draw one as a tree
+# make session-chain-check      verify the audit chains of all sessions, or of SID
+# make session-prune [KEEP=100] remove all but the last sessions
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path another environment, ARGS='-k word' is passed to pytest.
 
@@ -18,7 +25,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VENV_STAMP := $(if $(PYTHON),$(STAMPS)/venv-$(notdir $(PYTHON)),$(or \
     $(firstword $(wildcard $(STAMPS)/venv-*)),$(STAMPS)/venv-default))
 
-.PHONY: demo test soak lint format types layers docs docs-check check bench clean help
+.PHONY: session session-list session-tree session-chain-check session-prune \
+    demo test e2e soak lint format types layers docs docs-check check bench clean help
 .DELETE_ON_ERROR:
 
 help:
@@ -29,6 +37,15 @@ demo: $(STAMPS)/runtime
 
 test: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --both-databases $(ARGS)
+
+# The installation alone needs the network. Everything together is bounded, whatever an agent does.
+E2E_AGENTS ?= claude-code codex gemini opencode pi
+E2E_SECONDS ?= 1800
+E2E_JOBS ?= 2
+e2e: $(STAMPS)/dev
+	timeout $(E2E_SECONDS) $(BIN)/python tests/e2e/agents.py install $(E2E_AGENTS)
+	BRIDGE_E2E_AGENTS="$(E2E_AGENTS)" timeout --kill-after=30 $(E2E_SECONDS) $(BIN)/python tests/e2e/namespace.py \
+	    $(BIN)/python -m pytest -n $(E2E_JOBS) tests/e2e $(ARGS)
 
 soak: $(STAMPS)/dev
 	SOAK_OPERATIONS=$${SOAK_OPERATIONS:-100000} $(BIN)/python -m pytest -s -p no:randomly \
@@ -68,6 +85,24 @@ check: lint types layers docs-check test
 
 bench: $(STAMPS)/dev
 	$(BIN)/python -m pytest tests/benchmarks -p no:xdist -p no:randomly -p no:timeout $(ARGS)
+
+SID ?=
+KEEP ?= 100
+
+session: $(STAMPS)/runtime
+	@$(BIN)/bridge chat $(SID)
+
+session-list: $(STAMPS)/runtime
+	@$(BIN)/bridge session list
+
+session-tree: $(STAMPS)/runtime
+	@$(BIN)/bridge tree $(SID)
+
+session-chain-check: $(STAMPS)/runtime
+	@$(BIN)/bridge verify $(SID) --only chain
+
+session-prune: $(STAMPS)/runtime
+	@$(BIN)/bridge session prune --keep $(KEEP)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

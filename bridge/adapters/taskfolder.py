@@ -108,6 +108,7 @@ def request_bytes(task: TaskRequest, folder: TaskFolder, evidence_paths: list[Pa
             "base_commit": task.base_commit,
             "worktree": str(task.worktree),
             "evidence": [_evidence_json(item, path) for item, path in zip(task.evidence, evidence_paths, strict=True)],
+            **({"spark": task.spark} if task.spark else {}),
             "output_schema": None if task.output_schema is None else dict(task.output_schema),
             "result_path": str(folder.result),
             "timeout_seconds": task.timeout_seconds,

@@ -93,6 +93,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             CommandSpec("new", "Start a session", "session:new"),
             CommandSpec("list", "List the sessions of this workspace", "session:list_"),
             CommandSpec("show", "Show a session with its workspace, labels and cursors", "session:show"),
+            CommandSpec("prune", "Remove all but the chats touched last", "erase:prune"),
             CommandSpec(
                 "lineage",
                 "Draw the sessions that a session descends from, and those that descend from it",
@@ -125,11 +126,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         (
             CommandSpec("list", "List tasks, oldest first", "task:list_"),
             CommandSpec("show", "Show a task with its request, decision, attempts and result", "task:show"),
-            CommandSpec(
-                "log",
-                "Print what a task's worker said, did and printed, and the result as it handed it in",
-                "steer:log",
-            ),
+            CommandSpec("log", "Print what a task's worker said, did, printed and handed in", "steer:log"),
             CommandSpec(
                 "diff",
                 "Show what a task's worker changed since it started, uncommitted work included",
@@ -171,7 +168,9 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     CommandSpec("find", "Find a chat by what was spoken of in it, and when", "find:find"),
     CommandSpec("verify", "Recompute the hashes of entries, audit chains, their log, and states", "verify:verify"),
     CommandSpec("root", "Print the hash that fixes a whole session", "verify:root"),
+    CommandSpec("proof", "Write what proves an entry to somebody without this store", "verify:proof"),
     CommandSpec("anchor", "Keep size and root of the log of all events outside the database", "verify:anchor"),
+    CommandSpec("erase", "Erase what an entry says, for good; its hash stays", "erase:erase"),
     CommandSpec("serve", "Run the resident controller, or look at it, stop it, replace it", "serve:serve"),
     CommandSpec("rpc", "Answer JSON-RPC on standard input and output, or call one method", "rpc:rpc"),
     CommandSpec("mcp", "Give an agent its tools on standard input and output, or attach one", "mcp:mcp"),

@@ -187,3 +187,12 @@ class SessionRemoved(BridgeError):
     exit_status = 201
     summary = "A session to be imported was removed from this store; its id is not used again."
     default_hint = "A store of its own ($BRIDGE_HOME) takes it."
+
+
+class EraseRefused(BridgeError):
+    """Raised when a payload is to be erased that cannot be, or does not hold what is to be erased."""
+
+    code = "erase_refused"
+    exit_status = 202
+    summary = "An entry's payload is not erased: it is a root, is erased already, or does not hold the pattern."
+    default_hint = "Look at what it holds: bridge show ENTRY"

@@ -141,17 +141,19 @@ class Adder:
         self._first, self._end = next(self._ranges, _NOTHING)
         self._waiting = self._characters = 0
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> bool:
+        """Add an entry, if it is missing here; return whether it was."""
         while entry.sequence >= self._end:
             self._first, self._end = next(self._ranges, _NOTHING)
         if entry.sequence < self._first:
-            return
+            return False
         store.insert_entry(self._tx, entry.to_row())
         self._waiting += 1
         self._characters += len(entry.payload_text)
         if self._waiting >= BATCH or self._characters >= BATCH_CHARACTERS:
             self._tx.flush()
             self._waiting = self._characters = 0
+        return True
 
 
 _NOTHING: Final = (2**63 - 1, 2**63 - 1)

@@ -128,7 +128,7 @@ def update_session(tx: Transaction, session_id: str, moment: str, **changes: str
     return done.rowcount == 1
 
 
-def _session_query(heads: FromClause = session_heads) -> Select[Any]:
+def session_query(heads: FromClause = session_heads) -> Select[Any]:
     return select(
         _S.id,
         _S.kind,
@@ -146,7 +146,7 @@ def _session_query(heads: FromClause = session_heads) -> Select[Any]:
     ).join_from(heads, sessions, heads.c.session_id == _S.id)
 
 
-_SESSION = Prepared(_session_query().where(_S.id == bindparam("session")), "session")
+_SESSION = Prepared(session_query().where(_S.id == bindparam("session")), "session")
 
 
 def get_session(connection: Connection, session_id: str) -> Session | None:
@@ -217,7 +217,7 @@ def _sessions_of(
     limit: int | None = None,
     offset: int = 0,
 ) -> list[Session]:
-    query = _session_query(heads).where(*conditions)
+    query = session_query(heads).where(*conditions)
     if before is not None:
         query = query.where(_comes_after(heads, before))
     query = query.order_by(heads.c.updated_at.desc(), heads.c.session_id.desc()).offset(offset)

@@ -18,6 +18,7 @@ from bridge.foundation.errors import InvalidConfiguration
 HOME_VARIABLE = "BRIDGE_HOME"
 DATABASE_VARIABLE = "BRIDGE_DATABASE_URL"
 CONTROLLER_VARIABLE = "BRIDGE_CONTROLLER"
+CONFINEMENT_VARIABLE = "BRIDGE_CONFINEMENT"
 CONFIG_FILE = "config.toml"
 DATABASE_FILE = "bridge.db"
 #: What a harness may be called: it stands in commands, paths and entries.
@@ -30,6 +31,10 @@ HARNESS_CAPABILITIES = ("resume", "load", "mcp", "fs", "terminal")
 DEFAULT_SNAPSHOT_LIMIT_BYTES = 64 * 1024 * 1024
 #: How old the last word of a session may be to be handed on to the next one, unless ``spark_hours`` says otherwise.
 DEFAULT_SPARK_HOURS = 48.0
+#: How long an agent's hook may keep it waiting, in seconds, unless ``hook_patience_seconds`` says otherwise, and most
+#: that can be asked for: hosts give a hook up after 5.
+DEFAULT_HOOK_PATIENCE_SECONDS = 0.3
+MAX_HOOK_PATIENCE_SECONDS = 4.0
 #: After how long without use a resident controller ends, unless ``idle_timeout_seconds`` says otherwise.
 DEFAULT_IDLE_TIMEOUT_SECONDS = 15 * 60.0
 
@@ -56,6 +61,17 @@ class ControllerMode(StrEnum):
     REQUIRED = "required"
 
 
+class ConfinementMode(StrEnum):
+    """Whether workers are confined to their places."""
+
+    #: A worker that cannot be confined is not started.
+    ENFORCE = "enforce"
+    #: Where the machine can; else the worker is started, and a notice says so.
+    AUTO = "auto"
+    #: Never.
+    OFF = "off"
+
+
 class RawMode(StrEnum):
     """What becomes of secrets in the lines of imported transcripts, which are kept beside their entries."""
 
@@ -79,12 +95,51 @@ class HarnessSettings:
         Those that are used if it has them; None leaves that to Bridge.
     credential
         A name for the account that it works with; harnesses of one program with different accounts have their own.
+    state
+        Files and folders of its own outside the worktree that it may write when it is confined; None: those that are
+        known of the harness.
     """
 
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     capabilities: frozenset[str] | None = None
     credential: str | None = None
+    state: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeepSearchSettings:
+    """The model that ``bridge find --deep`` may ask; one of the two.
+
+    Parameters
+    ----------
+    model
+        Through the model library: ``openai:NAME`` for whatever speaks chat completions, or as the library names it.
+    base_url
+        Where it is served; None leaves that to the library.
+    api_key_variable
+        Name of the environment variable with its key; None leaves that to the library.
+    harness
+        An agent program that is started without tools.
+    """
+
+    model: str | None = None
+    base_url: str | None = None
+    api_key_variable: str | None = None
+    harness: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDefaults:
+    """What a worker is given besides its task, where its checkout's ``bridge.toml`` does not say.
+
+    Parameters
+    ----------
+    spark
+        Whether its first context ends with the last word of the session that delegates.
+    """
+
+    spark: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +167,26 @@ class Settings:
         After how long without use a resident controller ends; 0 for never.
     spark_hours
         How old the last word of a session may be to be handed on to the next one; an older one is only mentioned.
+    hook_patience_seconds
+        How long a hook may keep a coding agent waiting; what takes longer is told to it later.
     harness
         Harnesses by name: additional ones, and known ones with another command.
     chat_harness
         What ``bridge chat`` talks to where neither it nor the session names one.
-    import_raw
-        What becomes of secrets in the kept lines of imported transcripts.
+    deep_search
+        The model that ``bridge find --deep`` may ask; None: there is none.
+    worker
+        What workers are given besides their tasks.
     policy
         The person's own table ``[policy]``, unread; it goes before a workspace's (``bridge.agents.policy_file``).
     worker_harness
         What a delegation runs through that names neither a harness nor a command.
     worker_silence_seconds
         Without a word of a worker's agent for so long, it counts as stalled and is ended.
+    confinement
+        Whether workers are confined; None leaves that to each checkout's ``bridge.toml``.
+    import_raw
+        What becomes of secrets in the kept lines of imported transcripts.
     """
 
     home: Path
@@ -135,12 +198,21 @@ class Settings:
     controller: ControllerMode = ControllerMode.AUTO
     idle_timeout_seconds: float = DEFAULT_IDLE_TIMEOUT_SECONDS
     spark_hours: float = DEFAULT_SPARK_HOURS
+    hook_patience_seconds: float = DEFAULT_HOOK_PATIENCE_SECONDS
     harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
     chat_harness: str | None = None
-    import_raw: RawMode = RawMode.REDACTED
+    deep_search: DeepSearchSettings | None = None
+    worker: WorkerDefaults = field(default_factory=WorkerDefaults)
     policy: Mapping[str, Any] = field(default_factory=dict)
     worker_harness: str | None = None
     worker_silence_seconds: float = DEFAULT_WORKER_SILENCE_SECONDS
+    confinement: ConfinementMode | None = None
+    import_raw: RawMode = RawMode.REDACTED
+
+    @property
+    def deep(self) -> Path:
+        """An empty folder that programs run in which are asked in a deep search."""
+        return self.home / "deep"
 
     @property
     def chats(self) -> Path:
@@ -152,8 +224,28 @@ class Settings:
         return self.home / "worktrees"
 
     @property
+    def scratch(self) -> Path:
+        """Where worktrees stand in which something is tried out; they go at once, or with the next one."""
+        return self.home / "scratch"
+
+    @property
     def tasks(self) -> Path:
         return self.home / "tasks"
+
+    @property
+    def lent(self) -> Path:
+        """Where running workers' git keeps its new objects (``bridge.git.lending``), a folder per delegation."""
+        return self.home / "lent"
+
+    @property
+    def setups(self) -> Path:
+        """Where outcomes of setups are kept, a folder per repository; losing it costs running them once more."""
+        return self.home / "setups"
+
+    @property
+    def ports(self) -> Path:
+        """Locks of the ports that running workers have."""
+        return self.home / "ports"
 
     @property
     def objects(self) -> Path:
@@ -204,6 +296,14 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
             raise InvalidConfiguration(
                 f"{CONTROLLER_VARIABLE} must be {error}, not {named!r}.", hint="Mend it, or unset it."
             ) from error
+    confinement = environment.get(CONFINEMENT_VARIABLE)
+    if confinement:
+        try:
+            options["confinement"] = _confinement_mode(confinement)
+        except ValueError as error:
+            raise InvalidConfiguration(
+                f"{CONFINEMENT_VARIABLE} must be {error}, not {confinement!r}.", hint="Mend it, or unset it."
+            ) from error
     return Settings(home=home, database_url=url, **options)
 
 
@@ -242,6 +342,16 @@ def _seconds(value: object) -> float:
     return float(value)
 
 
+def _patience(value: object) -> float:
+    try:
+        seconds = _seconds(value)
+    except ValueError:
+        seconds = math.inf
+    if not DEFAULT_HOOK_PATIENCE_SECONDS <= seconds <= MAX_HOOK_PATIENCE_SECONDS:
+        raise ValueError(f"between {DEFAULT_HOOK_PATIENCE_SECONDS:g} and {MAX_HOOK_PATIENCE_SECONDS:g} seconds")
+    return seconds
+
+
 def _hours(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         raise ValueError("a positive number of hours")
@@ -252,6 +362,14 @@ def _switch(value: object) -> bool:
     if value is not True and value is not False:
         raise ValueError("true or false")
     return value
+
+
+def _worker(value: object) -> WorkerDefaults:
+    known = value if isinstance(value, dict) and set(value) <= {"spark"} else {"spark": None}
+    spark = known.get("spark", False)
+    if spark is not True and spark is not False:
+        raise ValueError("a table with spark = true or false")
+    return WorkerDefaults(spark=spark)
 
 
 def _snapshot_mode(value: object) -> SnapshotMode:
@@ -265,6 +383,12 @@ def _controller_mode(value: object) -> ControllerMode:
     if not isinstance(value, str) or value not in set(ControllerMode):
         raise ValueError(", ".join(f'"{mode}"' for mode in ControllerMode))
     return ControllerMode(value)
+
+
+def _confinement_mode(value: object) -> ConfinementMode:
+    if not isinstance(value, str) or value not in set(ConfinementMode):
+        raise ValueError(", ".join(f'"{mode}"' for mode in ConfinementMode))
+    return ConfinementMode(value)
 
 
 def _seconds_or_zero(value: object) -> float:
@@ -296,13 +420,8 @@ def _harnesses(value: object) -> Mapping[str, HarnessSettings]:
 
 
 def _harness(name: str, table: object) -> HarnessSettings:
-    if not isinstance(table, dict) or set(table) - {
-        "command",
-        "env",
-        "capabilities",
-        "credential",
-    }:
-        raise ValueError(f"a table with command, env, capabilities and credential, and {name} is not")
+    if not isinstance(table, dict) or set(table) - {"command", "env", "capabilities", "credential", "state"}:
+        raise ValueError(f"a table with command, env, capabilities, credential and state, and {name} is not")
     command = table.get("command")
     if not isinstance(command, list) or not command or not all(isinstance(word, str) and word for word in command):
         raise ValueError(f"a table whose command is a list of strings, and that of {name} is not")
@@ -319,7 +438,29 @@ def _harness(name: str, table: object) -> HarnessSettings:
     if credential is not None and (not isinstance(credential, str) or HARNESS_NAME.fullmatch(credential) is None):
         raise ValueError(f"a table whose credential is a name (letters, digits, - and _), and that of {name} is not")
     offered = None if capabilities is None else frozenset(capabilities)
-    return HarnessSettings(tuple(command), variables, offered, credential)
+    return HarnessSettings(tuple(command), variables, offered, credential, _state(name, table))
+
+
+def _deep_search(value: object) -> DeepSearchSettings:
+    names = ("model", "base_url", "api_key_variable", "harness")
+    if (
+        not isinstance(value, dict)
+        or set(value) - set(names)
+        or not all(isinstance(one, str) for one in value.values())
+    ):
+        raise ValueError("a table with model, base_url and api_key_variable, or with harness")
+    if ("model" in value) == ("harness" in value) or ("harness" in value and len(value) > 1):
+        raise ValueError("a table with either a model or a harness")
+    return DeepSearchSettings(**value)
+
+
+def _state(name: str, table: Mapping[str, object]) -> tuple[str, ...] | None:
+    state = table.get("state")
+    if state is None:
+        return None
+    if not isinstance(state, list) or not all(isinstance(path, str) and path.startswith(("/", "~/")) for path in state):
+        raise ValueError(f"a table whose state lists absolute paths, or such below ~/, and that of {name} does not")
+    return tuple(state)
 
 
 def _import_table(value: object) -> RawMode:
@@ -336,15 +477,19 @@ _FIELDS = {"import": "import_raw"}
 _CHECKS: dict[str, Callable[[object], Any]] = {
     "auto_upgrade": _switch,
     "chat_harness": _harness_name,
+    "confinement": _confinement_mode,
     "controller": _controller_mode,
+    "deep_search": _deep_search,
     "git_timeout_seconds": _seconds,
     "harness": _harnesses,
+    "hook_patience_seconds": _patience,
     "idle_timeout_seconds": _seconds_or_zero,
-    "import": _import_table,
     "policy": _table,
+    "import": _import_table,
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,
     "spark_hours": _hours,
+    "worker": _worker,
     "worker_harness": _harness_name,
     "worker_silence_seconds": _seconds,
 }

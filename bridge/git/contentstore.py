@@ -234,6 +234,21 @@ class ContentStore:
             )
         return gone
 
+    def forget(self, refs: Sequence[str], *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+        """Remove refs, whatever their age; :meth:`collect` then removes what they alone held.
+
+        Raises
+        ------
+        GitFailed, GitTimedOut, GitMissing
+            If they cannot be removed.
+        """
+        run_git(
+            [f"--git-dir={self.path}", "update-ref", "--stdin", "-z"],
+            cwd=self.path,
+            timeout_seconds=timeout_seconds,
+            stdin=b"".join([b"delete " + ref.encode() + b"\0\0" for ref in refs]),
+        )
+
     def collect(self, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
         """Remove what no ref holds, at once, and pack the rest. Nobody may keep anything meanwhile (see ``locked``)."""
         run_git(

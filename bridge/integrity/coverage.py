@@ -16,6 +16,8 @@ _DERIVED = "derived from the entries; made anew when it is dropped (bridge db re
 _PLACE = "where something is; asked of git before it is used"
 _PROCESS = "a running program; asked of the system before it is used"
 _TASK = "how a task is run; what it came to is an entry, and its events are in the chain"
+_CAPTURE = "how far an agent program was followed; what it said is entries"
+_SOURCE = "where entries were read; they themselves are covered by the digest that was recorded with them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,12 @@ COVERAGE: Final = MappingProxyType(
         "audit_events": _by("chain", "the event's hash, which covers its columns and the event before",
                             "chain_id ordinal event_type created_at event_hash body"),
         "event_order": _by("log", "the leaves, from the first root or proof after it on", "position chain_id ordinal"),
+        "withheld_entries": _by("chain", "the events of the erasures, and imports of what was erased",
+                                "session_id entry_id tombstone_hash payload_hash erased_at"),
+        "removed_sessions": _by("chain", "the last event of the chain of the session that was removed",
+                                "session_id session_root next_sequence events event_hash removed_at"),
+        "handed_roots": _not("a client that is told too little does not arrive at the root, and fetches all",
+                             "session_id session_root sequence events"),
         "log_leaves": _by("log", "recomputed from the events", "leaf chain_id ordinal position hashes"),
         "subtree_pages": _by("tree", "recomputed from the entries", "session_id page data"),
         "subtree_marks": _by("tree", "recomputed from the entries", "session_id exact_through"),
@@ -88,18 +96,40 @@ COVERAGE: Final = MappingProxyType(
                   " request_entry_id result_entry_id worker_session_id base_commit result_commit workspace_id"),
             **_not(_TASK, "plan_id name position worker_agent_id controller_id worker_commit result_ref adoption_status"
                    " adoption_commit kept_reason cancel_requested_at created_at updated_at finished_at request"
-                   " decision"),
+                   " decision retry_of credential waiting_reason waiting_until"),
         },
         "plans": _not(_TASK, "id label session_id path status created_at updated_at finished_at text"),
         "attempts": _not(_TASK, "delegation_id number status pid process_start_time started_at finished_at exit_status"
-                         " failure_class"),
+                         " failure_class lease_expires_at"),
+        "approvals": _not("a question of a worker; asking and deciding are events", "id delegation_id attempt"
+                          " approval_id tool_call_id tool_kind title details paths options status option_id"
+                          " reason decided_by requested_at expires_at decided_at"),
+        "quota_pauses": _not("how long a credential is used up; that it is are events", "credential paused_at resets_at"
+                             " is_reset_known delegation_id lifted_at lifted_by"),
+        "task_messages": _not("the text is an entry of the worker's session; sending it is an event",
+                              "delegation_id number text entry_id sent_at handed_over_at"),
+        "captured_hosts": _not(_CAPTURE, "host version first_event_at last_event_at last_event events refused late"
+                               " spooled"),
+        "captured_sessions": _not(_CAPTURE, "host native_id session_id agent_id workspace_id transcript"
+                                  " transcript_offset turn_id process_pid process_start_time base_entry_id is_fresh"
+                                  " owed_text told_key told_person_key started_at last_event_at"),
+        "import_sources": _not(_SOURCE, "id format path native_id digest size line_count is_redacted state created_at"
+                               " updated_at"),
+        "import_chunks": _not(_SOURCE, "source_id number first_line line_count byte_offset size digest changed_lines"
+                              " body"),
+        "import_sessions": _not(_SOURCE, "format native_id session_id first_key first_digest leaf_entry_id"
+                                " copy_session_id copy_entry_id parent_native_id parent_key parent_relation depth"
+                                " created_at updated_at"),
+        "import_links": _not(_SOURCE, "format session_id entry_id relation target_key target_session_id"
+                             " target_entry_id"),
         "submissions": _not(_TASK, "delegation_id attempt number status received_at text field_errors"),
         "agents": _not("the tree of agents; what they did is in sessions", "id parent_agent_id session_id role depth"
                        " harness status created_at updated_at"),
         "agent_tokens": _not("what a token opens is compared with its digest at each use; making and taking back are"
                              " events", "id digest session_id delegation_id purpose created_at expires_at revoked_at"
                              " host pid process_start_time"),
-        "controllers": _not(_PROCESS, "id pid process_start_time host build started_at ended_at"),
+        "controllers": _not(_PROCESS, "id pid process_start_time host build started_at ended_at machine"
+                            " lease_expires_at"),
         "chat_agents": _not(_PROCESS, "id session_id harness host owner_pid owner_start_time pid process_start_time"
                             " turn_id started_at"),
         "workspaces": _not(_PLACE, "id kind parent_id path common_dir repository_id worktree_id base_commit label"

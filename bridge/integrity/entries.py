@@ -1,4 +1,4 @@
-"""Recomputing the entries of a session in one pass, and its root from what the pass keeps: 40 bytes an entry."""
+"""Recomputing the entries of a session in one pass, and its root from what the pass keeps: 48 bytes an entry."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from bridge.foundation.errors import NotCanonical
 from bridge.foundation.hashing import ZERO_HASH
 from bridge.foundation.ids import entry_id as entry_id_of
 from bridge.foundation.outlines import is_outline
+from bridge.foundation.texts import is_storable
 from bridge.integrity import store
 from bridge.integrity.errors import TreeUnsound
+from bridge.integrity.removal.store import tombstones_of
 from bridge.integrity.report import Report
 from bridge.integrity.store import StoredEntry
 from bridge.integrity.tree import children_root
@@ -47,6 +49,8 @@ class EntryScan:
         self._report = report
         self._is_checked = is_checked
         self._gaps_through = gaps_through
+        # What stands in the place of erased payloads; whether the chain says so too is compared by whoever reads it.
+        self._tombstones = tombstones_of(connection, session_id) if is_checked else {}
         self._hashes = bytearray()
         self._parents = array("q")
         self._sequences = array("q")
@@ -104,7 +108,33 @@ class EntryScan:
             known = self._roots[end] = self._root_before(end).hex()
         return known
 
-    def _root_before(self, end: int) -> bytes:
+    def membership(self, sequence: int, through: int) -> list[list[bytes]]:
+        """Return what shows that an entry is in the root of the entries up to a sequence.
+
+        First the subtree hashes of the entry's children, then for each entry above it, up to the root, those of its
+        other children.
+
+        Raises
+        ------
+        TreeUnsound
+            If the entries do not form one tree, or none has that sequence.
+        """
+        place = bisect_left(self._sequences, sequence)
+        if place == len(self._sequences) or self._sequences[place] != sequence:
+            raise _unsound(entry_id_of(self._session_id, sequence), "is not there")
+        path = [place]
+        while self._parents[path[-1]] >= 0:
+            path.append(self._parents[path[-1]])
+        kept: dict[int, tuple[bytes, list[bytes]]] = dict.fromkeys(path, (b"", []))
+        self._root_before(bisect_left(self._sequences, through + 1), kept)
+        shown = [kept[place][1]]
+        for above, below in zip(path[1:], path, strict=False):
+            own = kept[below][0]
+            shown.append([hashed for hashed in kept[above][1] if hashed != own])
+        return shown
+
+    def _root_before(self, end: int, kept: dict[int, tuple[bytes, list[bytes]]] | None = None) -> bytes:
+        """Return the root; ``kept`` names places, and gets the subtree hash and those of the children of each."""
         if self._unsound is not None:
             raise _unsound(*self._unsound)
         hashes, parents = self._hashes, self._parents
@@ -119,6 +149,9 @@ class EntryScan:
             if children is not None:
                 below = children if isinstance(children, bytes) else children_root(children)
                 own = sha256(b"\x03" + own + below).digest()
+            if kept is not None and place in kept:
+                found = [] if children is None else [children] if isinstance(children, bytes) else children
+                kept[place] = own, found
             above = parents[place]
             if above == _ROOT:
                 if place:
@@ -167,13 +200,21 @@ class EntryScan:
         payload = entry.payload
         if payload is None:
             self._check_long(entry)
-        elif sha256(payload.encode()).hexdigest() != entry.payload_hash:
+            return
+        digest, stands = sha256(payload.encode()).hexdigest(), self._tombstones.get(entry.id, ())
+        if digest in stands:
+            self._report.withheld += 1
+        elif digest != entry.payload_hash:
             self._report.add("payload_altered", entry.id, "The payload is not the one that was hashed.")
-        elif entry.blob_digest is not None or entry.payload_bytes is not None or entry.payload_outline is not None:
+            return
+        elif stands:
+            self._report.add("payload_altered", entry.id, "The payload was erased, and is there again.")
+        if entry.blob_digest is not None or entry.payload_bytes is not None or entry.payload_outline is not None:
             self._report.add("payload_altered", entry.id, "Its row has the payload, and says that it is elsewhere.")
 
     def _check_long(self, entry: StoredEntry) -> None:
-        payload = body_of(self._connection, entry.payload_hash)
+        # What is no text cannot be asked for: the driver would give up the whole query.
+        payload = body_of(self._connection, entry.payload_hash) if is_storable(entry.payload_hash) else None
         if payload is None:
             message = "The payload is long, and not where such texts are kept."
             self._report.add("payload_missing", entry.id, message)

@@ -22,6 +22,12 @@ SESSION_UPDATED: Final = "session.updated"
 HEAD_MOVED: Final = "head.moved"
 #: Records the root of a session when somebody was given it.
 ROOT_SEALED: Final = "root.sealed"
+#: Records an erased payload, by the hash of what stands in its place.
+ENTRY_ERASED: Final = "entry.erased"
+#: Ends the chain of a session that was removed.
+SESSION_REMOVED: Final = "session.removed"
+#: Keeps what a session that was taken in was rooted in where it comes from.
+SOURCE_CHECKED: Final = "session.source_checked"
 LABEL_SET: Final = "label.set"
 LABEL_REMOVED: Final = "label.removed"
 CURSOR_OPENED: Final = "cursor.opened"
@@ -33,11 +39,13 @@ WORKSPACE_RELINKED: Final = "workspace.relinked"
 #: What the types of events about a task begin with.
 DELEGATION: Final = "delegation."
 STORE_UPGRADED: Final = "store.upgraded"
+#: Events of hooks that no controller took when they came were taken in.
+CAPTURE_TAKEN_IN: Final = "capture.taken_in"
 #: The chain of what happens to the store as a whole.
 STORE_CHAIN: Final = "store"
 
 #: Whose chain an event joins: that of a session or of a workspace (its id), of a workspace's worktree
-#: (``workspace:<id>``), or of the store.
+#: (``workspace:<id>``), of the store, of what was captured while nobody could record it, or of quotas.
 Chain = Literal["session", "workspace", "worktree", "store"]
 
 
@@ -74,7 +82,7 @@ _TYPES: Final = (
         "no entry hash covers.",
         "session_root sequence next_sequence has_gaps head",
         "format_version digest added workspace_id forked_from kind parent_session_id parent_relation row labels "
-        "beside_digest format source",
+        "beside_digest format source withheld",
     ),
     _of(
         "session",
@@ -98,7 +106,18 @@ _TYPES: Final = (
         "entry_id entry_hash parent_entry_id head",
         "observed_at unknown_path unknown_detail external_source",
     ),
-    _of("session", "entry.erased", "The payload of an entry was erased; its hash stays.", "entry_id", "payload_hash"),
+    _of(
+        "session",
+        ENTRY_ERASED,
+        "The payload of an entry was erased, wholly or in part; its hash stays, and so does that of what stands there.",
+        "entry_id payload_hash tombstone_hash in_part",
+    ),
+    _of(
+        "session",
+        SOURCE_CHECKED,
+        "What a session that was taken in was rooted in where it comes from; all of its hashes were right.",
+        "format session_root event_hash",
+    ),
     _of("session", HEAD_MOVED, "The head went to another entry.", "from head"),
     _of("session", LABEL_SET, "An entry was named.", "name entry_id previous_entry_id"),
     _of("session", LABEL_REMOVED, "A name was taken away.", "name previous_entry_id"),
@@ -108,10 +127,21 @@ _TYPES: Final = (
     _of("session", ROOT_SEALED, "Somebody was given the session's root.", "session_root sequence"),
     _of("session", SESSION_QUARANTINED, "The session was found damaged and set aside.", "reason flaws"),
     _of("session", SESSION_RELEASED, "It was found sound again."),
-    _of("session", "session.removed", "The session was removed with its entries; its events stay.", "", "session_root"),
+    _of(
+        "session",
+        SESSION_REMOVED,
+        "The session was removed with its entries; its events stay.",
+        "session_root next_sequence entries",
+    ),
     _of("session", "plan.started", "A plan file began to run.", "plan_id delegation_ids"),
     _of("session", "plan.finished", "A plan came to its end.", "plan_id status"),
-    _of("session", "delegation.queued", "A task was put in the queue.", "delegation_id status"),
+    _of(
+        "session",
+        "delegation.queued",
+        "A task was put in the queue; one that is tried again has its place already.",
+        "delegation_id status",
+        "workspace_id base_commit",
+    ),
     _of(
         "session",
         "delegation.decided",
@@ -166,7 +196,12 @@ _TYPES: Final = (
         "delegation_id workspace_id",
     ),
     _of("session", "delegation.worktree_removed", "The worktree was removed.", "delegation_id workspace_id"),
-    _of("session", "delegation.adopted", "The commits of a result were merged.", "delegation_id commit branch"),
+    _of(
+        "session",
+        "delegation.adopted",
+        "The commits of a result came onto a git branch; whether its tests hold there, and a check that passed.",
+        "delegation_id commit branch method verification check",
+    ),
     _of("session", "delegation.discarded", "The commits of a result were given up.", "delegation_id result_commit"),
     _of("session", "delegation.cancel_requested", "Somebody asked for the end of a task.", "delegation_id"),
     _of(
@@ -174,6 +209,56 @@ _TYPES: Final = (
         "delegation.claimed",
         "The task of a lost controller was taken over.",
         "delegation_id lost_controller_id controller_id",
+    ),
+    _of(
+        "session",
+        "delegation.superseded",
+        "A later try holds what the task did; its own commits wait no longer.",
+        "delegation_id by",
+    ),
+    _of(
+        "session",
+        "delegation.message_sent",
+        "Something was said to the running worker, as an entry of its session.",
+        "delegation_id number entry_id",
+    ),
+    _of(
+        "session",
+        "delegation.message_handed_over",
+        "The worker was told, at the end of a turn.",
+        "delegation_id number attempt",
+    ),
+    _of(
+        "session",
+        "approval.requested",
+        "A worker wants something allowed, and the operator is asked.",
+        "delegation_id approval_id expires_at",
+    ),
+    _of(
+        "session",
+        "approval.decided",
+        "It was allowed, denied, timed out, or lapsed with its worker.",
+        "delegation_id approval_id status",
+    ),
+    _of(
+        "session",
+        "quota.paused",
+        "A worker met the limit of its credential, which is paused until then.",
+        "delegation_id credential resets_at",
+    ),
+    _of(
+        "session",
+        "delegation.place_prepared",
+        "The worktree was set up, and the worker got its ports and its border.",
+        "delegation_id is_lent ports",
+        "setup_lines setup_seconds restored_files is_kept unignored",
+    ),
+    _of("session", "delegation.place_failed", "The worktree could not be set up.", "delegation_id code"),
+    _of(
+        "session",
+        "delegation.objects_kept",
+        "What the worker's git wrote could not be brought into the repository, which goes on borrowing it.",
+        "delegation_id code",
     ),
     _of("session", "agent.token_minted", "An agent was given a token for the session.", "token_id purpose expires_at"),
     _of("session", "agent.token_revoked", "A token was taken back.", "token_id"),
@@ -198,9 +283,17 @@ _TYPES: Final = (
     ),
     _of("worktree", "worktree.reserved", "A path was reserved for a worktree.", "delegation_id"),
     _of("worktree", "worktree.created", "The worktree was made.", "delegation_id base_commit"),
+    _of("worktree", "worktree.taken_up", "A further try works in it.", "delegation_id"),
     _of("worktree", "worktree.kept", "It was kept, because something could be lost.", "delegation_id reason"),
     _of("worktree", "worktree.removed", "It was removed.", "delegation_id reason"),
+    _of("store", "quota.lifted", "The pause of a credential was lifted before its time.", "credential by"),
     _of("store", STORE_UPGRADED, "The store was brought to another schema version.", "from_version to_version"),
+    _of(
+        "store",
+        CAPTURE_TAKEN_IN,
+        "Events of coding agents' hooks that were kept meanwhile were taken in; `digest` is over their bytes.",
+        "events damaged digest",
+    ),
 )
 
 #: Every type by name.

@@ -18,6 +18,7 @@ from bridge.integrity.events import (
     DELEGATION,
     ENTRIES_IMPORTED,
     ENTRY_APPENDED,
+    ENTRY_ERASED,
     HEAD_MOVED,
     LABEL_REMOVED,
     LABEL_SET,
@@ -28,6 +29,7 @@ from bridge.integrity.events import (
     SESSION_RELEASED,
     SESSION_UPDATED,
 )
+from bridge.integrity.removal.store import tombstone_rows
 from bridge.integrity.report import Report
 from bridge.integrity.store import StoredEntry, StoredEvent
 from bridge.storage.transaction import Connection
@@ -129,6 +131,8 @@ class Recorded:
     imported: dict[str, Any] = field(default_factory=dict)
     is_quarantined: bool = False
     delegations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: What stands in the place of erased payloads: entry, its hash, that of the payload, and when.
+    tombstones: set[tuple[str, str, str, str]] = field(default_factory=set)
 
     def take(self, event: StoredEvent, body: dict[str, Any]) -> None:
         """Take in an event other than that of an entry."""
@@ -180,6 +184,11 @@ class Recorded:
     def on_sealed(self, body: dict[str, Any], _moment: str) -> None:
         self.sealed = body
 
+    def on_erased(self, body: dict[str, Any], moment: str) -> None:
+        names = ("entry_id", "tombstone_hash", "payload_hash")
+        entry, tombstone, payload = (str(body.get(name)) for name in names)
+        self.tombstones.add((entry, tombstone, payload, moment))
+
     def on_quarantined(self, _body: dict[str, Any], _moment: str) -> None:
         self.is_quarantined = True
 
@@ -214,6 +223,10 @@ class Recorded:
             self.head_changed_at = moment
         else:
             self.head_changed_at = row.get("updated_at") if isinstance(row, dict) else None
+        withheld = body.get("withheld")
+        for entry, hashes in withheld.items() if isinstance(withheld, dict) else ():
+            if isinstance(hashes, list) and len(hashes) == 2:
+                self.tombstones.add((str(entry), str(hashes[0]), str(hashes[1]), moment))
         labels = body.get("labels")
         if isinstance(labels, dict):
             self.labels.update({str(name): (str(entry), moment) for name, entry in labels.items()})
@@ -232,6 +245,7 @@ _TAKERS: Final[dict[str, Callable[[Recorded, dict[str, Any], str], None]]] = {
     CURSOR_OPENED: Recorded.on_cursor_opened,
     CURSOR_MOVED: Recorded.on_cursor_moved,
     CURSOR_CLOSED: Recorded.on_cursor_closed,
+    ENTRY_ERASED: Recorded.on_erased,
     ROOT_SEALED: Recorded.on_sealed,
     SESSION_QUARANTINED: Recorded.on_quarantined,
     SESSION_RELEASED: Recorded.on_released,
@@ -371,6 +385,8 @@ def compare_rows(report: Report, connection: Connection, session_id: str, record
     if head is not None and recorded.head_changed_at is not None and head.updated_at != recorded.head_changed_at:
         report.add("head_altered", session_id, "When it changed last is not what was recorded.")
     _compare_places(report, session_id, recorded, connection)
+    for tombstone in sorted(recorded.tombstones ^ set(tombstone_rows(connection, session_id))):
+        report.add("tombstone_altered", tombstone[0], "Its tombstone is not what the chain records.")
     if store.is_quarantined(connection, session_id) != recorded.is_quarantined:
         what = "was set aside" if recorded.is_quarantined else "was never set aside"
         report.add("quarantine_altered", session_id, f"The session {what}, and its row says otherwise.")

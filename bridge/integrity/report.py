@@ -20,6 +20,8 @@ BREAKS: Final = MappingProxyType(
         "entry_unreadable": "the entry: its row does not hold what such a row holds",
         "parent_missing": "the entry's place in the conversation",
         "tree_unsound": "the session's tree: it has no root hash",
+        "tombstone_altered": "what is known of erased texts: nobody can say that they were erased in order",
+        "events_missing": "the audit chain of a removed session",
         "root_altered": "a root that was given out or taken in: entries before it differ",
         "subtrees_altered": "nothing that was said; kept hashes, which are made anew when they are dropped",
         "origin_missing": "where the session was forked from",
@@ -80,6 +82,8 @@ class Report:
     checked: int = 0
     problems: int = 0
     findings: list[Finding] = field(default_factory=list)
+    #: Entries whose payload was erased in order, so that only its hash could be used.
+    withheld: int = 0
 
     @property
     def is_valid(self) -> bool:
@@ -89,12 +93,13 @@ class Report:
         """Add a finding; what stored bytes that are no text hold is shown escaped."""
         self.problems += 1
         if len(self.findings) < MAX_FINDINGS:
-            self.findings.append(Finding(code, _shown(subject), _shown(message)))
+            self.findings.append(Finding(code, shown(subject), shown(message)))
 
     def include(self, other: Report) -> None:
         """Add what another verification found."""
         self.checked += other.checked
         self.problems += other.problems
+        self.withheld += other.withheld
         self.findings.extend(other.findings[: MAX_FINDINGS - len(self.findings)])
 
 
@@ -118,6 +123,8 @@ class Verdict:
     session_root: str | None
     report: Report
     delegations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: Whether the chain is that of a session that was removed in order.
+    is_removed: bool = False
 
     @property
     def is_healthy(self) -> bool:
@@ -125,12 +132,14 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "status": "healthy" if self.is_healthy else "faulty",
+            "status": ("removed" if self.is_removed else "healthy") if self.is_healthy else "faulty",
             "checked": self.report.checked,
+            "withheld": self.report.withheld,
             "problems": self.report.problems,
             "findings": [finding.to_json() for finding in self.report.findings],
         }
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
+    """Return a text with what is no character in it escaped."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select
+from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, text
 
+from bridge.foundation.texts import is_storable
 from bridge.storage.prepared import Prepared
 from bridge.storage.tables import (
     audit_events,
@@ -21,6 +22,7 @@ from bridge.storage.tables import (
     sessions,
     workspace_links,
 )
+from bridge.storage.tables.conversations import WAYMARK_CONDITION
 from bridge.storage.transaction import Transaction
 
 _A, _E, _H, _O, _S = audit_events.c, session_entries.c, session_heads.c, event_order.c, sessions.c
@@ -237,12 +239,15 @@ def is_quarantined(connection: Connection, session_id: str) -> bool:
     return connection.execute(query).first() is not None
 
 
-def iterate_tree(connection: Connection, session_id: str) -> Iterator[tuple[str, str | None, int, str]]:
+_TREE = Prepared(
+    select(_E.id, _E.parent_entry_id, _E.sequence, _E.entry_hash).where(*_OF_SESSION).order_by(_E.sequence.desc()),
+    "session",
+)
+
+
+def iterate_tree(connection: Connection, session_id: str) -> Iterator[tuple[Any, ...]]:
     """Yield id, parent, sequence and hash of a session's entries, the last recorded first."""
-    query = select(_E.id, _E.parent_entry_id, _E.sequence, _E.entry_hash).where(_E.session_id == session_id)
-    with connection.execute(query.order_by(_E.sequence.desc()), execution_options={"yield_per": _PAGE}) as rows:
-        for row in rows:
-            yield row[0], row[1], row[2], row[3]
+    return _TREE.stream(connection, session_id)
 
 
 def last_sequence(connection: Connection, session_id: str) -> int:
@@ -273,6 +278,9 @@ def chain_ids(connection: Connection) -> list[str]:
     identity = connection.execute(following).scalar()
     while identity is not None:
         found.append(identity)
+        if not is_storable(identity):
+            # Damaged: it cannot be asked for again, so the others are listed the long way.
+            return list(connection.execute(select(_A.chain_id).distinct().order_by(_A.chain_id)).scalars())
         identity = connection.execute(following.where(_A.chain_id > identity)).scalar()
     return found
 
@@ -312,6 +320,34 @@ def last_event_of_type(connection: Connection, chain_id: str, event_type: str) -
     query = select(_A.body).where(_A.chain_id == chain_id, _A.event_type == event_type)
     found: str | None = connection.execute(query.order_by(_A.ordinal.desc()).limit(1)).scalar()
     return found
+
+
+def events_since(connection: Connection, chain_id: str, ordinal: int, event_types: Sequence[str]) -> list[str]:
+    """Return the texts of a chain's events of some types from an ordinal on, in their order."""
+    query = select(_A.body).where(_A.chain_id == chain_id, _A.ordinal >= ordinal, _A.event_type.in_(event_types))
+    return list(connection.execute(query.order_by(_A.ordinal)).scalars())
+
+
+def event_count(connection: Connection, chain_id: str) -> int:
+    """Return how many events a chain has, told from the last."""
+    last: int | None = connection.execute(select(func.max(_A.ordinal)).where(_A.chain_id == chain_id)).scalar()
+    return 0 if last is None else last + 1
+
+
+def has_branches(connection: Connection, session_id: str) -> bool:
+    """Return whether an entry of a session has another parent than the one recorded before it, or may have."""
+    query = select(_E.parent_entry_id, _E.sequence).where(
+        _E.session_id == session_id, _E.sequence > 0, text(WAYMARK_CONDITION)
+    )
+    with connection.execute(query, execution_options={"yield_per": _PAGE}) as rows:
+        return any(int(row[0].rpartition("-")[2]) != row[1] - 1 for row in rows)
+
+
+def last_event_of(connection: Connection, chain_id: str) -> tuple[str, str]:
+    """Return hash and time of a chain's last event; empty if it has none."""
+    query = select(_A.event_hash, _A.created_at).where(_A.chain_id == chain_id).order_by(_A.ordinal.desc()).limit(1)
+    row = connection.execute(query).first()
+    return ("", "") if row is None else (row[0], row[1])
 
 
 def entry_hash_anywhere(connection: Connection, entry_id: str) -> str | None:

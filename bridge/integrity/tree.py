@@ -12,15 +12,15 @@ recomputes the entry hashes as well.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from hashlib import sha256
 from itertools import pairwise
+from typing import NamedTuple
 
 from bridge.foundation.hashing import hash_combine, leaf_hash
 from bridge.integrity.errors import TreeUnsound
 
 
-@dataclass(frozen=True, slots=True)
-class TreeNode:
+class TreeNode(NamedTuple):
     """What of an entry enters the tree; ``entry_hash`` is hexadecimal."""
 
     id: str
@@ -53,11 +53,19 @@ def session_root(nodes: Iterable[TreeNode]) -> str:
         previous = node.sequence
         if root is not None:
             raise _unsound(node, "was recorded before the root")
-        own = subtree_hash(raw_hash(node), waiting.pop(node.id, ()), node)
-        if node.parent_entry_id is None:
+        own = sha256(b"\x00" + raw_hash(node)).digest()
+        children = waiting.pop(node.id, None)
+        if children is not None:
+            # Of most entries there is one child, which needs no combining.
+            below = children[0] if len(children) == 1 else children_root(children, node)
+            own = sha256(b"\x03" + own + below).digest()
+        parent = node.parent_entry_id
+        if parent is None:
             root = own
+        elif parent in waiting:
+            waiting[parent].append(own)
         else:
-            waiting.setdefault(node.parent_entry_id, []).append(own)
+            waiting[parent] = [own]
     if root is None:
         raise TreeUnsound("The session has no root entry.")
     if waiting:

@@ -11,13 +11,15 @@ from hashlib import sha256
 from itertools import dropwhile
 from typing import Any
 
+from bridge.foundation.texts import is_storable
 from bridge.integrity import store
 from bridge.integrity.chain import append_event, body_of, last_import
 from bridge.integrity.entries import EntryScan
 from bridge.integrity.errors import TreeUnsound
 from bridge.integrity.events import ROOT_SEALED, SESSION_CREATED, SESSION_IMPORTED, WORKSPACE_RELINKED
 from bridge.integrity.recorded import ChainReader, Recorded, beside_line, compare_rows, read_recorded
-from bridge.integrity.report import Report, Verdict
+from bridge.integrity.removal.tombstones import removal_fault, removed_without_chain
+from bridge.integrity.report import Report, Verdict, shown
 from bridge.integrity.store import StoredEntry
 from bridge.integrity.subtrees.roots import differing_pages
 from bridge.integrity.tree import TreeNode, session_root
@@ -141,14 +143,25 @@ def verify_other_chains(connection: Connection) -> list[Verdict]:
     linked = store.linked_workspaces(connection)
     for chain_id in sorted({*store.chain_ids(connection), *linked} - sessions):
         report = Report()
+        if not is_storable(chain_id):
+            report.add("event_altered", chain_id, "Rows name it as their chain; no chain can be called so.")
+            verdicts.append(Verdict(shown(chain_id), None, report))
+            continue
         links: list[dict[str, Any]] = []
         for event, body in ChainReader(connection, chain_id, report):
             if event.event_type == WORKSPACE_RELINKED:
                 links.append({**body, "created_at": event.created_at})
-        if store.first_event_type(connection, chain_id) in (SESSION_CREATED, SESSION_IMPORTED):
-            report.add("session_missing", chain_id, "Its audit chain is there, the session is not.")
+        is_of_session = store.first_event_type(connection, chain_id) in (SESSION_CREATED, SESSION_IMPORTED)
+        fault = removal_fault(connection, chain_id, report.checked) if is_of_session else None
+        if fault is not None:
+            report.add("session_missing", chain_id, fault)
         _verify_links(report, connection, chain_id, links)
-        verdicts.append(Verdict(chain_id, None, report))
+        verdicts.append(Verdict(chain_id, None, report, is_removed=is_of_session and fault is None))
+    known = {verdict.subject for verdict in verdicts}
+    for session_id in removed_without_chain(connection, known):
+        report = Report()
+        report.add("events_missing", session_id, "It has a tombstone, but its chain is not there.")
+        verdicts.append(Verdict(session_id, None, report))
     return verdicts
 
 

@@ -87,6 +87,9 @@ class Backend(Protocol):
     def reader_engine(self, *, busy_timeout_seconds: float) -> Engine:
         """Return the engine whose transactions are snapshots and refuse writes."""
 
+    def scrub(self, *, timeout_seconds: float) -> str | None:
+        """Rewrite the database without what was deleted; return why not, where it cannot be done."""
+
     def follow(self) -> Follower:
         """Begin to watch for commits."""
 

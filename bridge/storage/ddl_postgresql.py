@@ -7,9 +7,19 @@ Triggers are ENABLE ALWAYS: a session that calls itself a replica does not go pa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from bridge.storage.ddl import IMMUTABLE_TABLES, REMOVABLE, TRANSITION_REFUSED
+from bridge.storage.ddl import (
+    CIRCLE_REFUSED,
+    CLOSES_A_CIRCLE,
+    ERASABLE,
+    IMMUTABLE_TABLES,
+    REMOVABLE,
+    REMOVED_IDS,
+    TRANSITION_REFUSED,
+)
+from bridge.storage.tables import metadata
 from bridge.storage.tables.lifecycle import refused_transition
 
 #: Owns nothing, and may neither alter nor empty a table; Bridge works under it wherever it may. See docs/postgresql.md.
@@ -32,12 +42,19 @@ def trigger_statements(schema: str) -> Iterator[str]:
     )
     for table in IMMUTABLE_TABLES:
         for action, each in (("UPDATE", "ROW"), ("DELETE", "ROW"), ("TRUNCATE", "STATEMENT")):
-            if action == "DELETE" and table in REMOVABLE:
+            if (action == "DELETE" and table in REMOVABLE) or (action == "UPDATE" and table in ERASABLE):
                 continue
             when = f"{action} ON {schema}.{table} FOR EACH {each}"
             yield from _trigger(schema, table, f"{table}_no_{action.lower()}", when, "bridge_immutable")
     for table, condition in REMOVABLE.items():
-        yield from _removal_guard(schema, table, condition)
+        yield from _change_guard(schema, table, "delete", condition)
+    for table, (columns, condition) in ERASABLE.items():
+        kept = [column.name for column in metadata.tables[table].columns if column.name not in columns]
+        others = " OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in kept)
+        yield from _change_guard(schema, table, "update", f"{condition} OR {others}")
+    yield from _guard(
+        schema, "sessions", "not_removed", REMOVED_IDS.replace("removed_sessions", "{removed}"), "that id was removed"
+    )
     yield from _guard(
         schema,
         "session_entries",
@@ -53,6 +70,8 @@ def trigger_statements(schema: str) -> Iterator[str]:
         "NEW.ordinal <> coalesce((SELECT max(ordinal) + 1 FROM {table} WHERE chain_id = NEW.chain_id), 0)",
         "the ordinal must follow the last one",
     )
+    for name, when in (("acyclic", "INSERT"), ("stay_acyclic", "UPDATE OF parent_session_id")):
+        yield from _guard(schema, "sessions", name, CLOSES_A_CIRCLE, CIRCLE_REFUSED, on=when)
     yield from _guard(
         schema, "delegations", "transition", refused_transition(), TRANSITION_REFUSED, on="UPDATE OF status"
     )
@@ -83,24 +102,31 @@ def grant_statements(schema: str, tables: Iterator[str]) -> Iterator[str]:
             continue
         rights = "INSERT" if table in IMMUTABLE_TABLES else "INSERT, UPDATE, DELETE"
         rights += ", DELETE" if table in REMOVABLE else ""
+        rights += f", UPDATE ({', '.join(ERASABLE[table][0])})" if table in ERASABLE else ""
         yield f"GRANT {rights} ON {schema}.{table} TO {APPLICATION_ROLE}"
 
 
-def _removal_guard(schema: str, table: str, condition: str) -> Iterator[str]:
-    """Yield a trigger that refuses to remove a row for which a condition of :mod:`bridge.storage.ddl` holds."""
-    refused = condition.replace("session_entries", f"{schema}.session_entries")
-    name = f"{table}_no_delete"
+def _change_guard(schema: str, table: str, action: str, condition: str) -> Iterator[str]:
+    """Yield a trigger that refuses to remove or change a row for which a condition holds."""
+    refused = _TABLES_ASKED.sub(lambda found: f"FROM {schema}.{found[1]}", condition)
+    name = f"{table}_no_{action}"
+    passed = "OLD" if action == "delete" else "NEW"
     yield (
         f"CREATE FUNCTION {schema}.bridge_{name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF {refused} THEN"
         f" RAISE EXCEPTION USING MESSAGE = '{table} are immutable', ERRCODE = 'integrity_constraint_violation';"
-        " END IF; RETURN OLD; END $$"
+        f" END IF; RETURN {passed}; END $$"
     )
-    yield from _trigger(schema, table, name, f"DELETE ON {schema}.{table} FOR EACH ROW", f"bridge_{name}")
+    when = f"{action.upper()} ON {schema}.{table} FOR EACH ROW"
+    yield from _trigger(schema, table, name, when, f"bridge_{name}")
+
+
+#: The tables that a condition looks into.
+_TABLES_ASKED = re.compile(r"FROM (session_entries|removed_sessions|withheld_entries)\b")
 
 
 def _guard(schema: str, table: str, name: str, condition: str, message: str, *, on: str = "INSERT") -> Iterator[str]:
     """Yield a trigger that refuses a new row, or a change of one, for which a condition holds."""
-    refused = condition.format(table=f"{schema}.{table}")
+    refused = condition.format(table=f"{schema}.{table}", removed=f"{schema}.removed_sessions")
     yield (
         f"CREATE FUNCTION {schema}.bridge_{name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF {refused} THEN"
         f" RAISE EXCEPTION USING MESSAGE = '{table}: {message}', ERRCODE = 'integrity_constraint_violation';"

@@ -246,6 +246,9 @@ class PostgresqlBackend:
             pool_pre_ping=True,
         )
 
+    def scrub(self, *, timeout_seconds: float) -> str | None:
+        return "on PostgreSQL its owner does that: VACUUM FULL, and a new base backup instead of the archived WAL"
+
     def follow(self) -> PostgresqlFollower:
         import psycopg  # this module is imported without psycopg to say that it is missing
 

@@ -128,6 +128,28 @@ class SqliteBackend:
     def reader_engine(self, *, busy_timeout_seconds: float) -> Engine:
         return engine.reader_engine(self.url, busy_timeout_seconds=busy_timeout_seconds)
 
+    def scrub(self, *, timeout_seconds: float) -> str | None:
+        try:
+            with closing(
+                sqlite3.connect(
+                    f"file:{quote(os.fsencode(self.path))}?mode=rw",
+                    uri=True,
+                    timeout=timeout_seconds,
+                    isolation_level=None,
+                )
+            ) as connection:
+                for index in fulltext.INDEXES:
+                    # What was taken out of an index stands in it until its parts are merged.
+                    connection.execute(f"INSERT INTO {index}({index}) VALUES ('optimize')")  # noqa: S608 - a constant
+                connection.execute("VACUUM")
+                is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except sqlite3.Error as error:
+            told = typed_error(error)
+            if isinstance(told, DatabaseBusy):
+                return "another process reads or writes the store"
+            raise told from error
+        return "another process reads the store" if is_busy else None
+
     def follow(self) -> SqliteFollower:
         return SqliteFollower(self.path)
 

@@ -260,6 +260,18 @@ class Store:
             self._follower = None
             return True
 
+    def scrub(self) -> str | None:
+        """Rewrite the database so that nothing of what was deleted stands in its files; return why not, if it cannot.
+
+        Takes the time of writing the whole database once; others wait meanwhile.
+
+        Raises
+        ------
+        DatabaseFailed
+            If the database fails.
+        """
+        return self._backend.scrub(timeout_seconds=self._busy_timeout_seconds)
+
     def close(self) -> None:
         """Finish the writes that wait, then close all connections. Safe to call twice."""
         self._is_closed = True

@@ -67,6 +67,8 @@ class PortableEntry(NamedTuple):
     payload_hash: str
     entry_hash: str
     payload_text: str
+    #: Whether the payload was erased: the text is what stands in its place, and does not have its hash.
+    is_withheld: bool = False
 
     def stamp(self) -> dict[str, str | None]:
         """Return the stamp by value, as it enters the hash."""
@@ -74,7 +76,7 @@ class PortableEntry(NamedTuple):
 
 
 #: Fields that stand in an entry's line as they are.
-PLAIN_FIELDS: Final = tuple(name for name in PortableEntry._fields if name != "payload_text")
+PLAIN_FIELDS: Final = tuple(name for name in PortableEntry._fields if name not in ("payload_text", "is_withheld"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +251,8 @@ def entry_line(entry: PortableEntry, payload: bytes | None) -> bytes:
     value["unknown_detail"] = entry.unknown_detail
     value["unknown_path"] = entry.unknown_path
     value["unknown_reason"] = entry.unknown_reason
+    if entry.is_withheld:
+        value["withheld"] = True
     return _escaped(orjson.dumps(value)) + b"\n"
 
 

@@ -445,17 +445,17 @@ def _begins_with_object(line: bytes) -> bool:
 def _entry(value: dict[str, Any], line: bytes, place: _Place) -> PortableEntry:
     # Without its payload, which may be large and is free.
     _require_shape({**value, "payload": None} if "payload" in value else value, "entry", "bad_entry", place)
-    plain = [value[name] for name in PLAIN_FIELDS]
+    plain, withheld = [value[name] for name in PLAIN_FIELDS], "withheld" in value
     if "payload" not in value:
-        entry = PortableEntry._make((*plain, value["payload_text"]))
+        entry = PortableEntry._make((*plain, value["payload_text"], withheld))
         _require_same(entry_line(entry, None), line, place)
         return entry
     payload = _dumped(value["payload"])
-    entry = PortableEntry._make((*plain, payload.decode()))
+    entry = PortableEntry._make((*plain, payload.decode(), withheld))
     if entry_line(entry, payload) != line:
         # A float in digits of its own, an integer of 64 bits unsigned: read once more with more care.
         exact = canonical_text(_exact(line, place)["payload"])
-        entry = PortableEntry._make((*plain, exact))
+        entry = PortableEntry._make((*plain, exact, withheld))
         _require_same(entry_line(entry, exact.encode()), line, place)
     return entry
 
@@ -467,7 +467,7 @@ def _entry_again(value: dict[str, Any], line: bytes, place: _Place) -> PortableE
     payload = _dumped(value["payload"])
     if digest_hex(payload) != value["payload_hash"]:
         return _entry(value, line, place)
-    return PortableEntry._make((*(value[name] for name in PLAIN_FIELDS), payload.decode()))
+    return PortableEntry._make((*(value[name] for name in PLAIN_FIELDS), payload.decode(), False))
 
 
 def _dumped(value: Any) -> bytes:
@@ -565,7 +565,7 @@ def _check_hashes(entry: PortableEntry, parent_hash: str | None, place: _Place) 
         raise place.invalid("bad_entry", "its stamp is neither a state nor unknown")
     if (entry.external_id is None) != (entry.external_source is None):
         raise place.invalid("bad_entry", "its external id comes without its source, or the other way round")
-    if digest_hex(entry.payload_text.encode()) != entry.payload_hash:
+    if (digest_hex(entry.payload_text.encode()) == entry.payload_hash) == entry.is_withheld:
         raise place.invalid("payload_altered", f"the payload of {entry.id} is not the one that was hashed")
     computed = entry_hash(
         parent_entry_hash=parent_hash,

@@ -13,7 +13,7 @@ from bridge.foundation.canonical import canonical_text, parse_json
 from bridge.foundation.hashing import digest_hex
 from bridge.foundation.texts import is_storable
 from bridge.git.contentstore import KeptObject
-from bridge.git.manifest import CLEAN_DIRTY_HASH, Manifest, ManifestMalformed, ManifestRow, decode_page
+from bridge.git.manifest import CLEAN_DIRTY_HASH, Manifest, ManifestMalformed, ManifestPage, ManifestRow, decode_page
 from bridge.git.observe import Observation
 from bridge.git.paths import plain_path
 from bridge.semantics.stamps import STAMP_VERSION, UNBORN, RepositoryState, UnknownReason
@@ -288,6 +288,15 @@ def page_index_text(connection: Connection, dirty_hash: str) -> str | None:
     return found
 
 
+def page_index_of(manifest: Manifest) -> str:
+    """Return the text that lists the pages of a manifest, as it is stored."""
+    return canonical_text(_index_of(manifest.pages()))
+
+
+def _index_of(pages: Iterable[ManifestPage]) -> list[dict[str, str]]:
+    return [{"directory": plain_path(page.directory), "page": page.digest} for page in pages]
+
+
 def state_hashes(connection: Connection) -> list[tuple[str, str]]:
     """Return the digest of every stored state, with the manifest that its row names."""
     query = select(repository_states.c.state_digest, repository_states.c.dirty_hash)
@@ -402,7 +411,7 @@ def _save_manifest(tx: Transaction, manifest: Manifest, moment: str) -> None:
         # Two folders never share a page: the rows hold full paths.
         if page.digest not in known:
             tx.run(_INSERT_PAGE, page.digest, page.content)
-    index = [{"directory": plain_path(page.directory), "page": page.digest} for page in pages]
+    index = _index_of(pages)
     tx.run(_INSERT_MANIFEST, manifest.dirty_hash, moment, canonical_text(index))
 
 

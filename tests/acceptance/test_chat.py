@@ -29,7 +29,9 @@ def chat(bridge_cli, repository):
 @pytest.fixture
 def entries(bridge_cli, repository):
     def read(*words: str) -> list[dict[str, Any]]:
-        return bridge_cli("log", *words, "--json", cwd=repository.path).ok().json()
+        found = bridge_cli("log", *words, "--json", cwd=repository.path).ok().json()
+        # What a new chat begins with has a test of its own.
+        return [entry for entry in found if entry["payload"].get("type") != "spark"]
 
     return read
 
@@ -48,6 +50,18 @@ def test_a_question_in_a_pipe_is_answered_and_recorded(chat, entries):
     assert all("state_digest" in entry["stamp"] for entry in found)
     assert found[0]["payload"]["restoration"]["mode"] == "fresh"
     assert len({entry["payload"]["turn_id"] for entry in found[1:]}) == 1
+
+
+def test_a_new_chat_begins_with_the_last_word_of_the_one_before_and_its_agent_is_told(chat, bridge_cli, repository):
+    chat("hello", "--new", *SCRIPTED).ok()
+    bridge_cli("note", "go on with the parser", cwd=repository.path).ok()
+    assert "go on with the parser" in chat("!context", "--new", *SCRIPTED).ok().stdout
+    first = bridge_cli("log", "--json", cwd=repository.path).ok().json()[0]
+    assert (first["kind"], first["payload"]["type"], first["payload"]["text"]) == (
+        "note",
+        "spark",
+        "go on with the parser",
+    )
 
 
 def test_the_whole_input_is_one_message_unless_lines_are_asked_for(chat, entries):

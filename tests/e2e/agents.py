@@ -28,6 +28,8 @@ from tests.e2e.modelserver import Call
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: Names the folder that the agents are installed in.
 FOLDER_VARIABLE: Final = "BRIDGE_E2E"
+#: Names the agents that a run of the tests is to try, between blanks.
+WANTED_VARIABLE: Final = "BRIDGE_E2E_AGENTS"
 #: Oldest Node that all of them run on.
 NODE_MAJOR: Final = 20
 #: Node from the Python package index, for machines that have none.
@@ -82,6 +84,25 @@ AGENTS: Final[Mapping[str, Agent]] = {
         Agent("pi", ("@mariozechner/pi-coding-agent@0.73.1",), ("pi", "--mode", "rpc")),
     )
 }
+
+
+#: Agents that know no MCP, so that they work for another one's orders only.
+_ORCHESTRATORS: Final = {"pi": "codex"}
+
+
+def wanted() -> list[str]:
+    """Return the agents that a run of the tests is to try."""
+    return os.environ.get(WANTED_VARIABLE, "").split()
+
+
+def orchestrator_of(name: str) -> str:
+    """Return the agent that delegates to an agent in the tests: its like, where it can."""
+    return _ORCHESTRATORS.get(name, name)
+
+
+def with_orchestrators(names: Iterable[str]) -> list[str]:
+    """Return agents with those that delegate to them."""
+    return list(dict.fromkeys(one for name in names for one in (name, orchestrator_of(name))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +261,9 @@ wire_api = "responses"
 env_key = "SCRIPTED_KEY"
 """
     _write(home / ".codex" / "config.toml", settings)
-    return {"SCRIPTED_KEY": "scripted"}
+    # Or it asks a reviewer of its own wherever a project is not known to be trusted, which several of it that start at
+    # once do not always learn from each other.
+    return {"SCRIPTED_KEY": "scripted", "INITIAL_AGENT_MODE": "agent-full-access"}
 
 
 def _set_up_gemini(home: Path, url: str) -> dict[str, str]:
@@ -349,7 +372,7 @@ def main() -> None:
     unknown = sorted(set(names) - set(AGENTS))
     if sys.argv[1:2] != ["install"] or unknown:
         sys.exit(f"usage: agents.py install [{'|'.join(AGENTS)}]…")
-    for found in install(names).values():
+    for found in install(with_orchestrators(names)).values():
         print(found.agent.name, *found.command)
 
 

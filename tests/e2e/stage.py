@@ -17,7 +17,7 @@ from tests.e2e.agents import Installed, set_up
 from tests.e2e.modelserver import ModelServer
 
 #: Longest wait for anything here; only what hangs takes so long.
-PATIENCE_SECONDS: Final = 180.0
+PATIENCE_SECONDS: Final = 420.0
 
 
 class Stage:
@@ -58,9 +58,11 @@ class Stage:
         lines += [f"{name} = {json.dumps(value)}" for name, value in options.items()]
         for installed in agents:
             name = installed.agent.name
-            env = set_up(name, self.root / "homes" / name, self.server.url)
+            home = self.root / "homes" / name
+            env = set_up(name, home, self.server.url)
             env["PATH"] = os.pathsep.join((installed.path, os.environ["PATH"]))
-            lines += [f"[harness.{name}]", f"command = {json.dumps(list(installed.command))}", f"[harness.{name}.env]"]
+            lines += [f"[harness.{name}]", f"command = {json.dumps(list(installed.command))}"]
+            lines += [f"state = {json.dumps([str(home)])}", f"[harness.{name}.env]"]
             lines += [f"{key} = {json.dumps(value)}" for key, value in env.items()]
         (self.home / "config.toml").write_text("\n".join(lines) + "\n")
 

@@ -53,6 +53,8 @@ def first_prompt(task: TaskRequest, evidence_paths: Sequence[Path], *, has_tools
     parts.append("# Files\n\n" + _files(task))
     if task.evidence:
         parts.append(_evidence(task.evidence, evidence_paths))
+    if task.spark:
+        parts.append(f"# Last word of the conversation that asks\n\n{task.spark}")
     parts.append("# Your result\n\n" + _finishing(task, has_tools=has_tools))
     if task.previous_errors:
         parts.append(

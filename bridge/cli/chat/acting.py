@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+
+from anyio import from_thread
 
 from bridge.cli.chat.lines import MARK, VERBS, Verb, help_lines
 from bridge.cli.context import SESSION_VARIABLE, Cli
@@ -18,9 +21,14 @@ from bridge.foundation.ids import short_entry
 
 if TYPE_CHECKING:
     from bridge.control.conversing.chatting import Chat
+    from bridge.control.search.deep.starting import Prestarted
 
 #: What /cd takes for the entry where one was before.
 BEFORE: Final = "-"
+#: What /find takes before its words, to ask a model.
+DEEP: Final = "--deep"
+#: Chats that /find --deep shows.
+FOUND: Final = 4
 #: Entries that /back goes at most.
 MAX_BACK: Final = 10_000
 
@@ -41,6 +49,7 @@ class Actions:
         # References mean entries of this session, whatever the environment says.
         self._cli = replace(cli, environment={**cli.environment, SESSION_VARIABLE: chat.session_id})
         self._before: str | None = None
+        self._ahead: Prestarted | None = None
         self._here = Standpoint(directory=cli.directory, session=chat.session_id)
 
     def perform(self, verb: Verb) -> None:
@@ -56,10 +65,35 @@ class Actions:
             "root": lambda _: self._command("verify:root", self._session_id),
             "diff": self._diff,
             "recall": lambda words: self._command("recall:recall", words, session=self._session_id),
-            "find": lambda words: self._command("find:find", words),
+            "find": self._find,
             "help": self._help,
         }
         actions[verb.name](verb.argument)
+
+    async def close(self) -> None:
+        """Give up a model that was started ahead."""
+        if self._ahead is not None:
+            await self._ahead.close()
+
+    def _find(self, argument: str) -> None:
+        """Ask the index; if it is not sure, start a model ahead for the deep search that may follow."""
+        from bridge.control.search.deep.asking import ask_deep, is_unsure
+        from bridge.control.search.deep.models import model_of
+        from bridge.control.search.deep.starting import Prestarted
+
+        words = argument.removeprefix(DEEP).strip()
+        model = model_of(self._controller)
+        if argument.startswith(DEEP):
+            from bridge.cli.commands.find import show_deep
+
+            ask = partial(ask_deep, self._controller, self._here, words, model, prestarted=self._ahead)
+            show_deep(self._cli, from_thread.run(ask), limit=FOUND)
+            return
+        self._command("find:find", words)
+        if model is not None and is_unsure(self._controller, self._here, words):
+            if self._ahead is None:
+                self._ahead = Prestarted(self._controller.clock)
+            from_thread.run(self._ahead.offer, model)
 
     def _command(self, target: str, *arguments: Any, **options: Any) -> None:
         from bridge.cli.line import load_function

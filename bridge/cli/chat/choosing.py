@@ -9,7 +9,7 @@ from bridge.adapters.talkers import SCRIPTED, talker, talkers
 from bridge.cli.context import Cli
 from bridge.control.controller import Controller
 from bridge.control.errors import HarnessNotChosen
-from bridge.control.sessions import SessionRequest, start_session
+from bridge.control.lineage.waking import wake
 from bridge.control.standpoint import Standpoint, current_session, find_session
 from bridge.conversations.forest import require_session
 
@@ -25,8 +25,8 @@ def find_chat(controller: Controller, standpoint: Standpoint, reference: str | N
 
 
 def start_chat(controller: Controller, standpoint: Standpoint, *, label: str | None, harness: str) -> str:
-    """Make a session for a chat and return its id."""
-    return start_session(controller, standpoint, SessionRequest(label=label, harness=harness)).session.id
+    """Make a session for a chat, which continues the one before it, and return its id."""
+    return wake(controller, standpoint, label=label, harness=harness).session.id
 
 
 def choose_harness(

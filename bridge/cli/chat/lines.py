@@ -45,7 +45,7 @@ _VERBS: Final = (
     VerbSpec("root", "", "Print the hash that fixes the whole session", takes_argument=False),
     VerbSpec("diff", "[ENTRY]", "Show how the files differ from where you are, or from an entry"),
     VerbSpec("recall", "WORDS", "Find again what was said in this session", needs_argument=True),
-    VerbSpec("find", "WORDS", "Find a chat by what was spoken of in it, and when", needs_argument=True),
+    VerbSpec("find", "[--deep] WORDS", "Find a chat by what was spoken of in it, and when", needs_argument=True),
     VerbSpec("checkpoint", "", "Have the agent sum up, for a cold start later", takes_argument=False),
     VerbSpec("compact", "", "Have it sum up and go on from that alone", takes_argument=False),
     VerbSpec("help", "[VERB]", "Show this"),

@@ -108,6 +108,7 @@ async def _talk(
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(stopped_by_signals())
         stack.push_async_callback(talking.close)
+        stack.push_async_callback(actions.close)
         if is_interactive:
             from bridge.cli.chat.prompting import PromptedChat as Prompted
 

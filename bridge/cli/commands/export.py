@@ -20,7 +20,8 @@ def export(
     session: Annotated[str | None, typer.Argument(help="Session, as id, tail or label. Default: @.")] = None,
     *,
     format_: Annotated[
-        Literal["jsonl", "session-file", "markdown", "html", "raw"], typer.Option("--format", help="Form of the file.")
+        Literal["jsonl", "sqlite", "session-file", "markdown", "html", "raw"],
+        typer.Option("--format", help="Form of the file."),
     ] = ("jsonl"),
     scope: Annotated[
         Literal["forest", "active"], typer.Option("--scope", help="All branches, or the active path alone.")
@@ -34,6 +35,9 @@ def export(
     jsonl is for programs, and what bridge import takes: a header, one line for each entry as it was stored, with the
     repository states that entries name, and a footer with their digest. markdown and html are for people; the HTML
     is one file that needs nothing else.
+
+    sqlite is the same as one SQLite file, with the session's audit chain and its root: readable with SQLite and SHA-256
+    alone, see docs/portable-sqlite.md. bridge import takes it as well.
 
     session-file is a smaller form that other programs may write as well, without hashes and stamps: see
     docs/session-files.md. Hidden entries are always in it.

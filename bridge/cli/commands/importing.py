@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bridge.cli import oldstate
 from bridge.cli.command import command
 from bridge.cli.context import Cli
 from bridge.cli.errors import UsageInvalid
@@ -53,15 +54,19 @@ def import_(
 
     A session that bridge export wrote as jsonl: ids, hashes, times, branches, labels and repository states stay what
     they were. All of the file is checked before anything is written, and all of it is written or nothing. What is here
-    already changes nothing; a copy that has grown continues the session that is here; one that went on differently is
-    refused.
+    already changes nothing; a copy that has grown continues the session that is here; one that went on differently
+    becomes a fork of it. One that was exported as sqlite is taken in alike.
 
     A fork comes with the part of its origin that it shares, and that part only becomes a session of its own id; the
     origin's own file, imported before or after, makes it whole.
 
     A session file (bridge export --format session-file, or another program's) becomes a session of its own, whose id
     follows from the file: the same file again adds nothing, and one that has grown adds what is new.
+
+    --format yaml-sessions takes in a folder of an older kind of notes: see docs/lineage.md.
     """
+    if format_ == oldstate.FORMAT and path is not None and not (discover or watch):
+        return oldstate.import_folder(cli, cli.directory / path, dry_run=dry_run)
     if (path is None) == (not discover):
         raise UsageInvalid("Name a file or folder, or say --discover.")
     if watch and (dry_run or path == STDIN):
@@ -256,7 +261,9 @@ def _text(done: Imported) -> str:
             lines.append(f"{session.session_id}: a copy of its first {session.entries} entries; nothing changes")
             continue
         part = "" if session.complete else ", a part of the session"
-        word = {"created": "taken in", "continued": "continued"}[session.status]
+        word = {"created": "taken in", "continued": "continued", "forked": "forked, since both copies went on"}[
+            session.status
+        ]
         lines.append(f"{session.session_id}: {would}{word}, {session.added} entries added{part}")
     if not done.sessions and not done.problems:
         lines.append("nothing to take in")

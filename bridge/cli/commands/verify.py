@@ -128,6 +128,42 @@ def anchor(
     return 0
 
 
+@command()
+def proof(
+    cli: Cli,
+    entry: Annotated[str, typer.Argument(help="Entry, as id, short reference or label.")],
+    *,
+    output: Annotated[str | None, typer.Option("--output", "-o", help="File to write; - or none means stdout.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
+) -> int:
+    """Write what proves an entry to somebody without this store
+
+    One JSON file: the entry with the hashes of all that it descends from, the repository state it names, of a worker's
+    result its commits, and the proofs that lead to the root of its session and to the log of all events. The program
+    docs/verifier/bridge_verifier.py checks it with nothing but Python. That the root was given out is recorded.
+    """
+    from bridge.cli.standing import open_existing, standpoint_of
+    from bridge.control.checks.proving import prove_entry
+
+    if output in (None, "-") and force:
+        raise UsageInvalid("--force replaces a file: name one with --output.")
+    with open_existing(cli) as controller:
+        bundle = prove_entry(controller, standpoint_of(cli), entry)
+    data = bundle.encoded()
+    if output in (None, "-"):
+        cli.output.write(data)
+        return 0
+    from bridge.cli.outputfile import whole_file
+
+    path = cli.directory / str(output)
+    with whole_file(path, force=force) as write:
+        write(data)
+    told = {"entry_id": bundle.entry_id, "path": path, "bytes": len(data), "log": str(bundle.log)}
+    cli.output.emit(told, None)
+    cli.output.status(f"wrote the proof of {bundle.entry_id} to {path}; it leads to the log {bundle.log}")
+    return 0
+
+
 def _listed(found: Verification) -> str:
     from bridge.cli.rendering import table
     from bridge.foundation.ids import short_session
@@ -156,7 +192,9 @@ def _listed(found: Verification) -> str:
 
 def _verdict(verdict: Verdict) -> list[str]:
     count = f"{verdict.report.checked} checked"
+    if verdict.report.withheld:
+        count += f", {verdict.report.withheld} withheld"
     if verdict.is_healthy:
-        return ["healthy", count]
+        return ["removed" if verdict.is_removed else "healthy", count]
     problems = verdict.report.problems
     return ["faulty", f"{count}, {problems} {'problem' if problems == 1 else 'problems'}"]

@@ -63,9 +63,15 @@ def turn_end(captured: Captured, turn_id: str, *, is_whole: bool = True) -> Entr
     return EntryDraft(kind="turn.completed", payload=payload, cursor=captured.cursor)
 
 
+def turn_start(captured: Captured) -> EntryDraft:
+    """Return the beginning of a turn without a prompt: a hook sent the agent back to work after its end."""
+    payload = {"turn_id": captured.turn_id, "native_session_id": captured.native_id}
+    return EntryDraft(kind="turn.started", payload=payload, cursor=captured.cursor)
+
+
 def turn_id_of(event: HostEvent, delivery_id: str) -> str:
     """Return the id of the turn that a prompt begins."""
-    return event.turn or f"{event.host}-{delivery_id}"
+    return event.turn if event.turn is not None and event.moment is Moment.PROMPT else f"{event.host}-{delivery_id}"
 
 
 def call_id_of(tool: ToolUse, turn_id: str | None) -> str:

@@ -14,13 +14,12 @@ from bridge.agents.policy_model import ORCHESTRATOR_DEPTH
 from bridge.control.capture import store as rows
 from bridge.control.capture.model import SUBAGENT_MARK, Captured
 from bridge.control.controller import Controller
-from bridge.control.lineage.waking import LOOKED_AT
 from bridge.control.recording import RecordingTransaction
 from bridge.control.standpoint import workspace_at
+from bridge.conversations.listing.store import latest_chat
 from bridge.conversations.models import NewSession, ParentRelation
-from bridge.conversations.store import cursor_leaf, list_sessions
+from bridge.conversations.store import cursor_leaf
 from bridge.git.observe import Observation
-from bridge.lineage.descent import resolve_predecessor
 from bridge.process.identity import ProcessIdentity
 from bridge.semantics.stamps import UNSTAMPED
 from bridge.storage.transaction import Connection
@@ -169,10 +168,7 @@ def _is_fork(event: HostEvent, before: Captured) -> bool:
 
 
 def _predecessor(connection: Connection, workspace_id: str) -> str | None:
-    latest = list_sessions(connection, workspace_ids=[workspace_id], kinds=["chat"], limit=LOOKED_AT)
-    if not latest:
-        return None
-    found = resolve_predecessor(latest, workspace_id=workspace_id, agent_id=latest[0].agent_id)
+    found = latest_chat(connection, workspace_id)
     return None if found is None else found.id
 
 

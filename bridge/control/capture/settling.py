@@ -59,12 +59,17 @@ class Settling:
         with self._lock:
             return self._drop(key)
 
+    def is_waiting(self, key: Key) -> bool:
+        """Tell whether a turn waits: a look that was begun may come after it went on."""
+        with self._lock:
+            return key in self._waiting
+
     def is_quiet(self, key: Key, digest: str | None) -> bool:
         """Tell whether a turn may be closed, given what a look just found."""
         with self._lock:
             waiting = self._waiting.get(key)
             if waiting is None:
-                return True
+                return False
             waited = time.monotonic() - waiting.since
             is_alike, waiting.digest = digest is not None and digest == waiting.digest, digest
             return waited >= MOST_SECONDS or (is_alike and waited >= LEAST_SECONDS)

@@ -20,14 +20,11 @@ from bridge.foundation.config import Settings
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.logs import get_logger
 from bridge.foundation.redaction import redact
+from bridge.integrity.events import CAPTURE_TAKEN_IN, STORE_CHAIN
 from bridge.storage.errors import DatabaseBusy, DatabaseFailed
 
 #: Largest kept event that is read, in bytes; the client writes none that is larger.
 MAX_BYTES: Final = 256 * 1024
-#: Audit event of what was taken in: how many events, and the hash over their bytes.
-TAKEN_IN: Final = "capture.taken_in"
-#: Whose chain has it.
-CHAIN: Final = "capture"
 _log = get_logger(__name__)
 
 
@@ -86,7 +83,9 @@ class Spool:
                 path.unlink(missing_ok=True)
             if taken:
                 body = {"events": taken, "damaged": damaged, "digest": digest.hexdigest()}
-                self._controller.recorder.transact(lambda recording: recording.event(CHAIN, TAKEN_IN, body))
+                self._controller.recorder.transact(
+                    lambda recording: recording.event(STORE_CHAIN, CAPTURE_TAKEN_IN, body)
+                )
         return TakenIn(taken, damaged)
 
     def keep(self, delivery: Delivery) -> None:

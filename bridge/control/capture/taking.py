@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from bridge.adapters.hosts.events import HostEvent, Moment, Source
-from bridge.adapters.hosts.reading import HOSTS, read_event, read_version
+from bridge.adapters.hosts.reading import read_event, read_version
 from bridge.agents import store as agents
 from bridge.control.capture import store as rows
-from bridge.control.capture.drafts import call_id_of, drafts_of, external_id, opaque, turn_end, turn_id_of
+from bridge.control.capture.drafts import call_id_of, drafts_of, external_id, opaque, turn_end, turn_id_of, turn_start
 from bridge.control.capture.mapping import begin, begin_subagent, native_id_of, workspace_of
 from bridge.control.capture.model import NOTHING, Captured, Delivery, Told
 from bridge.control.capture.places import CLIENT_NAME
 from bridge.control.capture.settling import Settling
-from bridge.control.capture.transcripts import NO_TAIL, ReadTail
+from bridge.control.capture.tails import TailReader
+from bridge.control.capture.transcripts import ReadTail
 from bridge.control.capture.warning import warn
 from bridge.control.controller import Controller
 from bridge.control.recording import RecordingTransaction
@@ -43,6 +44,8 @@ HEAD_BYTES: Final = 64 * 1024
 MAX_KNOWN: Final = 500
 #: Moments at which an agent can be told something.
 _TOLD_AT: Final = frozenset({Moment.SESSION_STARTED, Moment.PROMPT})
+#: Moments of an agent at work: without a turn, one begins again that was taken for ended, or was not seen to begin.
+_AT_WORK: Final = frozenset({Moment.TOOL_STARTED, Moment.TOOL_COMPLETED, Moment.TURN_ENDED})
 _log = get_logger(__name__)
 
 
@@ -60,17 +63,19 @@ class Capture:
     Parameters
     ----------
     read_tail
-        Reads what is new in a host's own record; none is read unless given.
+        Reads what is new in a host's own record.
     """
 
-    def __init__(self, controller: Controller, *, read_tail: ReadTail = NO_TAIL) -> None:
+    def __init__(self, controller: Controller, *, read_tail: ReadTail | None = None) -> None:
         self._controller = controller
-        self._read_tail = read_tail
+        self._read_tail = TailReader() if read_tail is None else read_tail
         self._guard = threading.Lock()
         self._locks: dict[tuple[str, str], threading.RLock] = {}
         self._known: dict[tuple[str, str], Captured] = {}
         #: Calls of tools that were begun and not ended, by host's session.
         self._tools: dict[tuple[str, str], set[str]] = {}
+        #: Host sessions whose record was looked at for the host's version.
+        self._versions: set[tuple[str, str]] = set()
         self._settling = Settling(self._settle)
 
     def take(self, delivery: Delivery) -> Taken:
@@ -132,13 +137,16 @@ class Capture:
             controller.keeper.keep(observation)
         if captured is None and workspace is not None:
             captured = begin(controller, event, workspace, process=process, observation=observation)
+            self._forget_process(process)
+            # What lies in the record already is not of this conversation's hooks.
+            captured = replace(captured, transcript_offset=size_of(event.transcript))
         assert captured is not None, "an event is of a session that is recorded, or was made just now"  # noqa: S101
         if event.subagent is not None:
             return Taken(NOTHING, self._take_of_subagent(delivery, event, captured, observation))
         if process is not None and captured.process != process:
             captured = replace(captured, process=process)
         if event.transcript is not None and event.transcript != captured.transcript:
-            captured = replace(captured, transcript=event.transcript, transcript_offset=0)
+            captured = replace(captured, transcript=event.transcript, transcript_offset=size_of(event.transcript))
         captured = self._before(event, captured, observation)
         told = NOTHING
         if observation is not None and event.moment in _TOLD_AT and event.source is not Source.COMPACT:
@@ -174,9 +182,12 @@ class Capture:
     def _record(
         self, delivery: Delivery, event: HostEvent, captured: Captured, observation: Observation | None
     ) -> Captured:
-        if event.moment is Moment.PROMPT:
+        is_new = captured.turn_id is None and event.moment in _AT_WORK
+        if is_new or event.moment is Moment.PROMPT:
             captured = replace(captured, turn_id=turn_id_of(event, delivery.id), is_fresh=False)
         drafts = drafts_of(event, captured, delivery.id)
+        if is_new:
+            drafts.insert(0, turn_start(captured))
         # What is recorded at a start says nothing of what the agent knows of the files.
         is_base = event.moment not in {Moment.SESSION_STARTED, Moment.SESSION_ENDED}
         return self._write(
@@ -226,6 +237,8 @@ class Capture:
     def _settle(self, key: tuple[str, str], *, is_over: bool = False) -> bool:
         """Look whether the files of a turn that ended are quiet, and close it if so; return whether it is closed."""
         with self._lock_of(*key):
+            if not is_over and not self._settling.is_waiting(key):
+                return True
             captured = self._find(*key)
             if captured is None or captured.turn_id is None:
                 self._settling.forget(key)
@@ -276,8 +289,10 @@ class Capture:
         return replace(captured, transcript_offset=tail.offset), tail.drafts
 
     def _note_version(self, captured: Captured) -> None:
-        if captured.transcript is None or captured.transcript_offset:
+        key = (captured.host, captured.native_id)
+        if captured.transcript is None or key in self._versions:
             return
+        self._versions.add(key)
         try:
             with Path(captured.transcript).open("rb") as file:
                 version = read_version(captured.host, file.read(HEAD_BYTES))
@@ -351,6 +366,13 @@ class Capture:
             while len(self._known) > MAX_KNOWN:
                 del self._known[next(iter(self._known))]
 
+    def _forget_process(self, process: ProcessIdentity | None) -> None:
+        """Read anew what is known of the sessions of a process: the one that it forked was changed by that."""
+        with self._guard:
+            stale = [key for key, known in self._known.items() if process is not None and known.process == process]
+            for key in stale:
+                del self._known[key]
+
     def _is_recorded(self, captured: Captured, delivery: Delivery) -> bool:
         """Tell whether an event that was kept by its client had been taken all the same."""
         with self._controller.store.read() as connection:
@@ -371,6 +393,9 @@ class Capture:
             return self._locks.setdefault((host, session), threading.RLock())
 
 
-def known_hosts() -> tuple[str, ...]:
-    """Return the names of the hosts that events are taken of."""
-    return tuple(HOSTS)
+def size_of(path: str | None) -> int:
+    """Return how long a record is; 0 for one that is not there yet."""
+    try:
+        return 0 if path is None else Path(path).stat().st_size
+    except (OSError, ValueError):
+        return 0

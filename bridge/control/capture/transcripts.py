@@ -29,8 +29,3 @@ class Tail:
 
 #: Reads what is new in a session's record. Blocks; raises OSError or BridgeError if it cannot be read.
 ReadTail: TypeAlias = Callable[[Controller, Captured], Tail]
-
-
-def NO_TAIL(_controller: Controller, captured: Captured) -> Tail:  # noqa: N802 - a value in the place of a reader
-    """Read nothing."""
-    return Tail((), captured.transcript_offset)

@@ -12,7 +12,16 @@ from bridge.semantics.stamps import UnknownReason
 from bridge.storage.longtexts import iterate_blobs, text_sizes
 from bridge.storage.transaction import Connection
 from bridge.workspaces.errors import StateDamaged
-from bridge.workspaces.store import iterate_pages, load_manifest, load_state, manifest_hashes, state_hashes, state_text
+from bridge.workspaces.store import (
+    iterate_pages,
+    load_manifest,
+    load_state,
+    manifest_hashes,
+    page_index_of,
+    page_index_text,
+    state_hashes,
+    state_text,
+)
 
 
 def verify_named_states(
@@ -86,7 +95,9 @@ def _state_fault(connection: Connection, digest: str) -> Finding | None:
 
 def _manifest_fault(connection: Connection, dirty_hash: str) -> Finding | None:
     try:
-        load_manifest(connection, dirty_hash)
+        manifest, index = load_manifest(connection, dirty_hash), page_index_text(connection, dirty_hash)
+        if manifest is not None and index is not None and index != page_index_of(manifest):
+            return Finding("state_altered", dirty_hash, "The list of the manifest's pages names other directories.")
     except StateDamaged as error:
         return Finding("state_altered", dirty_hash, error.message)
     except (AttributeError, KeyError, NotCanonical, TypeError, ValueError) as error:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
+from bridge.foundation.texts import is_storable
 from bridge.storage.longtexts import whole_payload
 from bridge.storage.tables import delegations, session_entries
 
@@ -48,6 +49,8 @@ def delegating_sessions(connection: Connection) -> set[str]:
 
 def stored_entry(connection: Connection, session_id: str, entry_id: str) -> StoredResult | None:
     """Return an entry of a session; None if it is not there."""
+    if not (is_storable(session_id) and is_storable(entry_id)):
+        return None
     query = select(_E.kind, _E.payload_hash, whole_payload()).where(_E.session_id == session_id, _E.id == entry_id)
     row = connection.execute(query).first()
     return None if row is None else StoredResult(*row)
@@ -55,6 +58,8 @@ def stored_entry(connection: Connection, session_id: str, entry_id: str) -> Stor
 
 def worker_result(connection: Connection, session_id: str) -> StoredResult | None:
     """Return the last result in a worker's own session; None if there is none."""
+    if not is_storable(session_id):
+        return None
     query = select(_E.kind, _E.payload_hash, whole_payload()).where(
         _E.session_id == session_id, _E.kind == "worker.result"
     )

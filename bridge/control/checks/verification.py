@@ -16,11 +16,13 @@ from bridge.control.controller import Controller
 from bridge.control.recording import RecordingTransaction
 from bridge.control.standpoint import Standpoint, find_session
 from bridge.conversations.soundness import require_sound
+from bridge.foundation.texts import is_storable
 from bridge.integrity.errors import AnchorDamaged, AnchorNotReached, LogUnsound
 from bridge.integrity.log.checking import Anchor, LogVerdict, parse_log_root, verify_log
 from bridge.integrity.log.leaves import LogRoot
-from bridge.integrity.report import Finding, Report, Verdict
-from bridge.integrity.store import session_head, session_ids
+from bridge.integrity.removal.store import HandedRoot, add_handed_root
+from bridge.integrity.report import Finding, Report, Verdict, shown
+from bridge.integrity.store import event_count, session_head, session_ids
 from bridge.integrity.subtrees import roots
 from bridge.integrity.verify import seal_root, verify_other_chains, verify_whole_session
 from bridge.recall import index
@@ -147,17 +149,20 @@ def _wanted(controller: Controller, standpoint: Standpoint, session: str | None,
 
 def _read(controller: Controller, look: Callable[[Connection], T]) -> T:
     """Return what is found in a snapshot; if a text in it is not even UTF-8, look once more, taking it as it is."""
-    try:
-        with controller.store.read() as connection:
-            return look(connection)
-    except DatabaseFailed:
-        with controller.store.read() as connection, any_texts(connection):
-            return look(connection)
+    with suppress(DatabaseFailed), controller.store.read() as connection:
+        return look(connection)
+    # Behind the failure, and not while it is dealt with: it holds on to a statement that it broke off.
+    with controller.store.read() as connection, any_texts(connection):
+        return look(connection)
 
 
 def _verify_session(
     connection: Connection, *, session_id: str, parts: set[str], known: dict[str, Finding | None]
 ) -> Verdict:
+    if not is_storable(session_id):
+        report = Report()
+        report.add("session_missing", session_id, "Rows name it as their session; no session can be called so.")
+        return Verdict(shown(session_id), None, report)
     verdict = verify_whole_session(connection, session_id, tree="tree" in parts, chain="chain" in parts)
     if "chain" in parts:
         verify_bindings(verdict.report, connection, session_id, verdict.delegations)
@@ -171,9 +176,10 @@ def _verify_stray_tasks(connection: Connection, *, sessions: set[str]) -> list[V
     verdicts = []
     for session_id in sorted(delegating_sessions(connection) - sessions):
         report = Report()
-        verify_bindings(report, connection, session_id, {})
+        if is_storable(session_id):
+            verify_bindings(report, connection, session_id, {})
         report.add("evidence_altered", session_id, "Tasks name it as their session, and it is not there.")
-        verdicts.append(Verdict(session_id, None, report))
+        verdicts.append(Verdict(shown(session_id), None, report))
     return verdicts
 
 
@@ -193,12 +199,14 @@ def read_root(controller: Controller, standpoint: Standpoint, session: str | Non
         session_id = find_session(connection, standpoint, session)
         require_sound(connection, session_id)
         reading = roots.read(connection, session_id)
+        handed = HandedRoot(reading.exact_through, event_count(connection, session_id))
         head = session_head(connection, session_id)
     sequence = 0 if head is None else head[1] - 1
 
     def record(recording: RecordingTransaction) -> None:
         roots.keep(recording.tx, reading)
         seal_root(recording.tx, session_id, reading.root, sequence, recording.moment)
+        add_handed_root(recording.tx, session_id, reading.root, handed)
 
     controller.recorder.transact(record)
     with suppress(AnchorNotReached, AnchorDamaged, LogUnsound):  # a verification says so, and what of it

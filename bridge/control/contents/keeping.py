@@ -8,7 +8,7 @@ later is told that their content is not known.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
@@ -237,6 +237,32 @@ def prune_contents(store: Store, settings: Settings, clock: Clock) -> PruneRepor
             content.collect(timeout_seconds=COLLECT_TIMEOUT_SECONDS)
         after += content.size()
     return PruneReport(len(gone), contents, before, after)
+
+
+def drop_states(store: Store, settings: Settings, keys: Collection[tuple[str, str]]) -> int:
+    """Remove what is kept of states, given by repository and dirty hash, at once; return how many were kept. Blocking.
+
+    In the same order as :func:`prune_contents`.
+
+    Raises
+    ------
+    GitFailed, GitTimedOut, GitMissing
+        If a store cannot be cleared; :func:`prune_contents` goes on where it stopped.
+    """
+    with store.read() as connection:
+        gone = [one for one in kept_manifests(connection) if one[:2] in keys]
+    if not gone:
+        return 0
+    store.write(lambda tx: forget_kept_states(tx, [one[:2] for one in gone]))
+    for repository_id in sorted({one[0] for one in gone}):
+        content = content_store(settings, repository_id)
+        if not content.exists:
+            continue
+        with content.locked():
+            content.forget([ref for owner, _, ref in gone if owner == repository_id and ref is not None])
+            _forget_contents(store, repository_id, content.reachable(timeout_seconds=COLLECT_TIMEOUT_SECONDS))
+            content.collect(timeout_seconds=COLLECT_TIMEOUT_SECONDS)
+    return len(gone)
 
 
 def _forget_contents(store: Store, repository_id: str, reachable: frozenset[str]) -> int:

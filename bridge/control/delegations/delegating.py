@@ -303,7 +303,9 @@ def _record(orchestration: Orchestration, request: Request, retry: Retry | None)
             updated_at=recording.moment,
         )
         rows.add_delegation(recording.tx.connection, delegation)
-        changed = change_delegation(recording, delegation, "queued", status=DelegationStatus.QUEUED)
+        place = {"workspace_id": delegation.workspace_id, "base_commit": delegation.base_commit}
+        facts = {name: value for name, value in place.items() if value is not None}
+        changed = change_delegation(recording, delegation, "queued", facts=facts, status=DelegationStatus.QUEUED)
         return replace(changed, request=request)
 
     return orchestration.controller.recorder.transact(record)

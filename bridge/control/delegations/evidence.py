@@ -82,7 +82,13 @@ def resolve_evidence(connection: Connection, session_id: str | None, reference: 
             details={"reference": entry.id, "fields": meaning.payload.get("field_errors", [])},
         )
     payload = entry.payload_text.encode()
-    return Evidence(reference=entry.id, payload=payload, digest=digest_hex(payload))
+    digest = digest_hex(payload)
+    if digest != entry.payload_hash:
+        raise ReferenceInvalidResult(
+            f"Something of {short_entry(entry.id)} was erased, so it cannot serve as evidence. Nothing was started.",
+            details={"reference": entry.id, "fields": []},
+        )
+    return Evidence(reference=entry.id, payload=payload, digest=digest)
 
 
 def resolve_all(connection: Connection, session_id: str | None, references: Sequence[str]) -> tuple[Evidence, ...]:

@@ -9,6 +9,7 @@ from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.model import AdoptionStatus, Delegation
+from bridge.control.delegations.preparing import give_back, lent_folder
 from bridge.control.recording import RecordingTransaction
 from bridge.workspaces import checkouts
 from bridge.workspaces.models import Workspace, WorkspaceKind, WorkspaceStatus
@@ -32,6 +33,8 @@ def release_worktree(
     workspace = _worktree_of(controller, delegation)
     if workspace is None:
         return delegation
+    # Once more, if it could not be done when the worker ended.
+    give_back(controller, delegation, workspace)
     reason = _reason_to_keep(controller, delegation, workspace, kept_in, preserved or delegation.result_commit)
 
     def record(recording: RecordingTransaction) -> Delegation:
@@ -81,9 +84,14 @@ def _reason_to_keep(
     if delegation.adoption_status is AdoptionStatus.PENDING:
         return f"its changes wait: adopt, discard, or open it with bridge task path {delegation.name or delegation.id}"
     with controller.store.read() as connection:
-        others = rows.open_in_workspace(connection, workspace.id, without=delegation.id)
+        others = rows.holders_of_workspace(connection, workspace.id, without=delegation.id)
     if others:
-        return f"{others[0].name or others[0].id} works in it"
+        holder = others[0]
+        why = "its changes wait there" if holder.status.is_final else "it works there"
+        return f"it is also the worktree of {holder.id}: {why}"
+    lent = lent_folder(controller, delegation.id)
+    if lent.exists():
+        return f"objects of its worker could not be brought into the repository; they are in {lent}"
     # What the result ref holds is kept until somebody removes the ref itself.
     refs = [*kept_in, *(commit for commit in (delegation.result_ref, preserved) if commit is not None)]
     return checkouts.release(

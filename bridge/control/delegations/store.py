@@ -264,14 +264,22 @@ def open_writers(connection: Connection, workspace_id: str) -> list[Delegation]:
     return [_delegation(row) for row in connection.execute(query)]
 
 
-def open_in_workspace(connection: Connection, workspace_id: str, *, without: str | None = None) -> list[Delegation]:
+def open_in_workspace(connection: Connection, workspace_id: str) -> list[Delegation]:
     """Return the delegations that have not ended and whose workspace is, or is to be, this one."""
     open_statuses = [str(status) for status in OPEN_STATUSES]
     query = select(delegations).where(
-        delegations.c.workspace_id == workspace_id,
-        delegations.c.status.in_(open_statuses),
-        delegations.c.id != (without or ""),
+        delegations.c.workspace_id == workspace_id, delegations.c.status.in_(open_statuses)
     )
+    return [_delegation(row) for row in connection.execute(query)]
+
+
+def holders_of_workspace(connection: Connection, workspace_id: str, *, without: str) -> list[Delegation]:
+    """Return the other delegations that still need a worktree: they work in it, or their changes wait in it."""
+    open_statuses = [str(status) for status in OPEN_STATUSES]
+    needs_it = or_(
+        delegations.c.status.in_(open_statuses), delegations.c.adoption_status == str(AdoptionStatus.PENDING)
+    )
+    query = select(delegations).where(delegations.c.workspace_id == workspace_id, delegations.c.id != without, needs_it)
     return [_delegation(row) for row in connection.execute(query)]
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal
 
 from bridge.control.contexts.building import require_readable_path
@@ -22,7 +24,11 @@ from bridge.conversations.models import ENTRY_FIELDS, Entry, Session
 from bridge.conversations.paths import Segment, fork_origin, iterate_segment, path_segments
 from bridge.conversations.store import count_entries, iterate_entries, list_labels
 from bridge.foundation.canonical import parse_json
+from bridge.foundation.hashing import digest_hex
 from bridge.foundation.ids import split_entry_id
+from bridge.integrity.removal.store import tombstones_of
+from bridge.integrity.store import iterate_events
+from bridge.integrity.subtrees import roots
 from bridge.semantics.kinds import HIDDEN
 from bridge.storage.transaction import Connection
 from bridge.transcripts.html import HtmlRenderer
@@ -35,10 +41,11 @@ from bridge.transcripts.portable import (
     Scope,
     SessionHeader,
 )
+from bridge.transcripts.sqlitefile import write_file
 from bridge.workspaces.store import page_body, page_index_text, page_size, state_text
 
 #: Forms of a file: for programs, and for people.
-Format = Literal["jsonl", "session-file", "markdown", "html", "raw"]
+Format = Literal["jsonl", "sqlite", "session-file", "markdown", "html", "raw"]
 #: Bytes that are written at once, about.
 CHUNK_BYTES: Final = 64 * 1024
 
@@ -108,6 +115,8 @@ def open_export(controller: Controller, standpoint: Standpoint, request: ExportR
         export = Export(session.id, iter(()))
         if request.format == "jsonl":
             pieces = _PortableFile(connection, session, request, controller.now(), export).pieces()
+        elif request.format == "sqlite":
+            pieces = _sqlite_file(connection, session, request, controller.now(), export)
         elif request.format == "session-file":
             pieces = _session_file(connection, session, request, export)
         elif request.format == "raw":
@@ -146,6 +155,25 @@ def _chunked(pieces: Iterator[bytes], export: Export) -> Iterator[bytes]:
             size = 0
     if waiting:
         yield b"".join(waiting)
+
+
+def _sqlite_file(
+    connection: Connection, session: Session, request: ExportRequest, moment: str, export: Export
+) -> Generator[bytes]:
+    """Yield a SQLite file, which is made beside: of the lines that are written otherwise, with chain and root."""
+    with TemporaryDirectory(prefix="bridge-export-") as folder:
+        lines, target = Path(folder) / "lines", Path(folder) / "session"
+        with lines.open("wb") as writing:
+            for piece in _PortableFile(connection, session, request, moment, export).pieces():
+                writing.write(piece)
+        is_whole = request.scope == "forest"
+        root = roots.read(connection, session.id).root if is_whole else None
+        events = iterate_events(connection, session.id) if is_whole else iter(())
+        with lines.open("rb") as source:
+            write_file(target, source, events, root)
+        with target.open("rb") as made:
+            while piece := made.read(CHUNK_BYTES):
+                yield piece
 
 
 def _session_file(connection: Connection, session: Session, request: ExportRequest, export: Export) -> Generator[bytes]:
@@ -202,6 +230,8 @@ class _PortableFile:
         self._writer = PortableWriter()
         # Digests that were written, 32 bytes each: one for every different state, manifest and page.
         self._written: set[bytes] = set()
+        # What stands in the place of erased payloads, of the session at hand.
+        self._withheld: dict[str, dict[str, set[str]]] = {}
 
     def pieces(self) -> Generator[bytes]:
         shared, own = self._segments()
@@ -274,7 +304,14 @@ class _PortableFile:
             if entry.state_digest is not None:
                 yield from self._state(entry.state_digest)
             self._export.entries += 1
-            yield self._writer.entry(PortableEntry._make(_values_of(entry)))
+            withheld = self._tombstones(entry.session_id).get(entry.id)
+            is_withheld = withheld is not None and digest_hex(entry.payload_text.encode()) in withheld
+            yield self._writer.entry(PortableEntry._make((*_values_of(entry), is_withheld)))
+
+    def _tombstones(self, session_id: str) -> dict[str, set[str]]:
+        if session_id not in self._withheld:
+            self._withheld = {session_id: tombstones_of(self._connection, session_id)}
+        return self._withheld[session_id]
 
     def _state(self, state_digest: str) -> Iterator[bytes]:
         """Yield a state, once, after the manifest that it names; one that is not stored is left out."""

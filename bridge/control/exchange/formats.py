@@ -15,7 +15,9 @@ from bridge.control.exchange import importing, sessionfiles
 from bridge.control.exchange.foreign import forms
 from bridge.control.exchange.foreign.transcripts import ForeignFormat
 from bridge.control.exchange.imported import Imported, ImportRequest
+from bridge.control.exchange.merkleimport import import_merkle, is_merkle_file
 from bridge.control.exchange.sources import Source
+from bridge.control.exchange.sqliteimport import import_sqlite, is_sqlite_file
 from bridge.transcripts.errors import TranscriptEmpty, UnknownTranscriptFormat
 
 
@@ -69,6 +71,8 @@ def _foreign(form: ForeignFormat) -> Format:
 FORMATS: Final = (
     Format("bridge", "a session that bridge export wrote as jsonl", _is_portable, _take_in_own),
     Format("session-file", "a session file", _is_session_file, _take_in_own),
+    Format("sqlite", "a session that bridge export wrote as sqlite", is_sqlite_file, import_sqlite),
+    Format("merkle-sessions", "a Merkle-rooted session of questions, one SQLite file", is_merkle_file, import_merkle),
     *map(_foreign, forms.LINE_FORMS),
     Format(
         forms.OPENCODE.name,

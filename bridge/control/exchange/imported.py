@@ -34,7 +34,8 @@ class ImportedSession:
     Parameters
     ----------
     status
-        ``created``, ``continued`` (it was here and had less) or ``unchanged``.
+        ``created``, ``continued`` (it was here and had less), ``unchanged``, or ``forked``: what a copy that went on
+        differently has of its own.
     added
         Entries that were added.
     entries

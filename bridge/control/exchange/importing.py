@@ -9,22 +9,27 @@ or goes on, with one event that pins the file's digest and the root of all entri
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
 from io import SEEK_SET
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from bridge.control.controller import Controller
 from bridge.control.errors import ImportSourceChanged
+from bridge.control.exchange.diverging import ForkWriter, common_sequences
 from bridge.control.exchange.imported import Imported, ImportedSession, Progress
 from bridge.control.exchange.sessionfiles import import_session_file, is_session_file
 from bridge.control.recording import RecordingTransaction
-from bridge.conversations.errors import SessionRemoved
+from bridge.conversations.errors import SessionDiffers, SessionRemoved
 from bridge.conversations.importing import Adder, Comparison, IncomingSession, Taken, begin, compare, finish
-from bridge.conversations.models import Entry, NewSession
+from bridge.conversations.models import ENTRY_FIELDS, Entry, NewSession
 from bridge.conversations.store import parent_session_of, session_exists
+from bridge.foundation.hashing import digest_hex
+from bridge.foundation.ids import split_entry_id
 from bridge.integrity.events import ROOT_SEALED, SESSION_IMPORTED
 from bridge.integrity.recorded import ROW_COLUMNS
+from bridge.integrity.removal.store import add_withheld
 from bridge.integrity.store import first_event_type, last_event_of_type, last_event_type
 from bridge.integrity.subtrees import store as subtrees
 from bridge.integrity.verify import beside_digest, root_of, seal_root
@@ -32,7 +37,7 @@ from bridge.lineage.descent import MAX_DEPTH, require_acyclic
 from bridge.recall.index import forget_gaps
 from bridge.storage.transaction import Connection
 from bridge.transcripts.portable import FORMAT_VERSION, HEADER_TYPE, Header, PortableEntry, SessionHeader
-from bridge.transcripts.portable_reading import ManifestIndex, Page, State, Survey, check, records
+from bridge.transcripts.portable_reading import ManifestIndex, Page, Record, State, Survey, check, records
 from bridge.workspaces.store import find_workspace, import_manifest, import_page, import_state
 
 #: What the first line of such a file holds.
@@ -65,7 +70,7 @@ def import_session(
     TranscriptInvalid, UnsupportedTranscriptVersion, TranscriptPartial
         If the file is damaged, of another version, or lacks hidden entries.
     SessionDiffers, SessionRemoved, SessionQuarantined
-        If the session here is another one, or went on differently; was removed; or is damaged.
+        If the session here is another one (one that went on differently becomes a fork); was removed; or is damaged.
     LineageCycle
         If the file's session would become its own ancestor.
     ImportSourceChanged
@@ -77,19 +82,44 @@ def import_session(
         return import_session_file(controller, source, dry_run=dry_run)
     tell = progress if progress is not None else _silent
     survey = check(source, progress=lambda entries, _bytes: tell("check", entries, 0))
+    portable = Portable(survey, source, lambda digest: records(source, digest=digest))
+    return take_in(controller, portable, dry_run=dry_run, tell=tell)
+
+
+class Portable(NamedTuple):
+    """A session that was checked and can be read again: in whatever form of file.
+
+    Parameters
+    ----------
+    records
+        Yields what the file holds, states before the entries that name them, and tells each piece of it to a digest.
+    """
+
+    survey: Survey
+    source: BinaryIO
+    records: Callable[[Callable[[bytes], object]], Iterator[Record]]
+
+
+def take_in(controller: Controller, portable: Portable, *, dry_run: bool, tell: Progress) -> Imported:
+    """Take in what the store lacks of a checked session. Raises as :func:`import_session`, but for its form."""
+    survey = portable.survey
     with controller.store.read() as connection:
-        found = _compare(connection, survey)
-    if dry_run or not any(comparison.added for comparison in found.values()):
-        return _result(survey, found, {}, is_dry_run=dry_run)
-    return controller.recorder.transact(lambda recording: _write(recording, source, survey, tell))
+        found, common = _compare(connection, survey)
+        if dry_run:
+            return _result(survey, found, {}, _counted(connection, portable, common), is_dry_run=True)
+    if common is None and not any(comparison.added for comparison in found.values()):
+        return _result(survey, found, {}, [], is_dry_run=False)
+    return controller.recorder.transact(lambda recording: _write(recording, portable, tell))
 
 
 def _silent(_what: str, _done: int, _total: int) -> None:
     """Tell nobody."""
 
 
-def _compare(connection: Connection, survey: Survey) -> dict[str, Comparison]:
-    found = {}
+def _compare(connection: Connection, survey: Survey) -> tuple[dict[str, Comparison], set[int] | None]:
+    """Return what each session here lacks, and if the file's own went on differently here, what both have."""
+    found: dict[str, Comparison] = {}
+    common: set[int] | None = None
     for session in survey.header.sessions:
         if not session_exists(connection, session.id) and first_event_type(connection, session.id) is not None:
             raise SessionRemoved(
@@ -99,20 +129,48 @@ def _compare(connection: Connection, survey: Survey) -> dict[str, Comparison]:
         if session.parent_session_id is not None:
             parent_of = partial(parent_session_of, connection)
             require_acyclic(session.id, session.parent_session_id, parent_of, limit=MAX_DEPTH)
-        found[session.id] = compare(connection, session.id, survey.indexes[session.id].items())
-    return found
+        try:
+            found[session.id] = compare(connection, session.id, survey.indexes[session.id].items())
+        except SessionDiffers:
+            if session.id != survey.header.session_id:
+                raise
+            common = common_sequences(connection, session.id, survey.indexes[session.id].items())
+            if 0 not in common:
+                raise  # another session altogether
+            found[session.id] = Comparison(exists=True)
+    return found, common
 
 
-def _write(recording: RecordingTransaction, source: BinaryIO, survey: Survey, tell: Progress) -> Imported:
+def _counted(connection: Connection, portable: Portable, common: set[int] | None) -> list[ImportedSession]:
+    """Return the forks that a copy would make which went on differently."""
+    if common is None:
+        return []
+    survey = portable.survey
+    forks = ForkWriter(connection, None, _header_of(survey.header, survey.header.session_id), common)
+    portable.source.seek(0, SEEK_SET)
+    for record in portable.records(lambda _: None):
+        if isinstance(record, PortableEntry) and record.session_id == survey.header.session_id:
+            forks.add(entry_of(record))
+    return forks.finish()
+
+
+def entry_of(record: PortableEntry) -> Entry:
+    """Return the entry that a file holds."""
+    return Entry.from_row(record[: len(ENTRY_FIELDS)])
+
+
+def _write(recording: RecordingTransaction, portable: Portable, tell: Progress) -> Imported:
     """Write what is missing; the comparison is made anew, now that nobody else writes."""
-    tx = recording.tx
-    found = _compare(tx.connection, survey)
+    tx, survey = recording.tx, portable.survey
+    found, common = _compare(tx.connection, survey)
+    own = _header_of(survey.header, survey.header.session_id)
+    forks = None if common is None else ForkWriter(tx.connection, recording, own, common)
     incoming = {session.id: _incoming(tx.connection, session) for session in survey.header.sessions}
     adders = {session_id: Adder(tx, comparison) for session_id, comparison in found.items()}
     for session_id, comparison in found.items():
         if not comparison.exists:
             begin(tx, incoming[session_id])
-    _write_records(recording, source, survey, adders, tell)
+    withheld = _write_records(recording, portable, adders, forks, tell)
     taken = {}
     for session_id, comparison in found.items():
         if comparison.added:
@@ -122,22 +180,41 @@ def _write(recording: RecordingTransaction, source: BinaryIO, survey: Survey, te
             if comparison.fills_gaps:
                 forget_gaps(tx, session_id)
                 subtrees.forget(tx, session_id)
-            _record(recording, survey, session_id, comparison, taken[session_id])
-    return _result(survey, found, taken, is_dry_run=False)
+            _record(recording, survey, comparison, taken[session_id], withheld.get(session_id, {}))
+    return _result(survey, found, taken, [] if forks is None else forks.finish(), is_dry_run=False)
 
 
 def _write_records(
-    recording: RecordingTransaction, source: BinaryIO, survey: Survey, adders: dict[str, Adder], tell: Progress
-) -> None:
-    tx, moment = recording.tx, recording.moment
+    recording: RecordingTransaction,
+    portable: Portable,
+    adders: dict[str, Adder],
+    forks: ForkWriter | None,
+    tell: Progress,
+) -> dict[str, dict[str, list[str]]]:
+    """Write entries and states; return what stands in the place of erased payloads, by session and entry."""
+    tx, moment, survey = recording.tx, recording.moment, portable.survey
     whole, written = sha256(), 0
-    source.seek(0, SEEK_SET)
-    for record in records(source, digest=whole.update):
+    withheld: dict[str, dict[str, list[str]]] = {}
+    portable.source.seek(0, SEEK_SET)
+    for record in portable.records(whole.update):
         if isinstance(record, PortableEntry):
             adder = adders.get(record.session_id)
             if adder is None:
                 raise _changed()
-            adder.add(Entry.from_row(record))
+            entry = entry_of(record)
+            if forks is not None and record.session_id == forks.session.id:
+                forks.add(entry)
+            elif adder.add(entry) and record.is_withheld:
+                tombstone = digest_hex(record.payload_text.encode())
+                withheld.setdefault(record.session_id, {})[record.id] = [tombstone, record.payload_hash]
+                add_withheld(
+                    tx,
+                    record.session_id,
+                    record.id,
+                    tombstone_hash=tombstone,
+                    payload_hash=record.payload_hash,
+                    moment=moment,
+                )
             written += 1
             if written % _PROGRESS_ENTRIES == 0:
                 tell("write", written, survey.tally.entries)
@@ -149,12 +226,18 @@ def _write_records(
             import_page(tx, record.page_digest, record.body)
     if whole.hexdigest() != survey.file_digest:
         raise _changed()
+    return withheld
 
 
 def _record(
-    recording: RecordingTransaction, survey: Survey, session_id: str, comparison: Comparison, taken: Taken
+    recording: RecordingTransaction,
+    survey: Survey,
+    comparison: Comparison,
+    taken: Taken,
+    withheld: dict[str, list[str]],
 ) -> None:
     """Record what was taken in: the file by its digest, everything that is here now by its root."""
+    session_id = split_entry_id(taken.head_entry_id)[0]
     session = _header_of(survey.header, session_id)
     root = root_of(recording.tx.connection, session_id)
     origin = survey.origins.get(session_id)
@@ -171,6 +254,7 @@ def _record(
         "labels": taken.set_labels,
         "beside_digest": beside_digest(recording.tx.connection, session_id, taken.last_sequence),
         **({} if origin is None else {"forked_from": origin}),
+        **({"withheld": withheld} if withheld else {}),
     }
     if not comparison.exists:
         names = ("kind", "parent_session_id", "parent_relation")
@@ -221,7 +305,14 @@ def _header_of(header: Header, session_id: str) -> SessionHeader:
     return next(session for session in header.sessions if session.id == session_id)
 
 
-def _result(survey: Survey, found: dict[str, Comparison], taken: dict[str, Taken], *, is_dry_run: bool) -> Imported:
+def _result(
+    survey: Survey,
+    found: dict[str, Comparison],
+    taken: dict[str, Taken],
+    forks: list[ImportedSession],
+    *,
+    is_dry_run: bool,
+) -> Imported:
     sessions = []
     for session_id, comparison in found.items():
         now = taken.get(session_id)
@@ -237,7 +328,7 @@ def _result(survey: Survey, found: dict[str, Comparison], taken: dict[str, Taken
                 kept_labels=() if now is None else now.kept_labels,
             )
         )
-    return Imported(survey.header.session_id, survey.digest, is_dry_run, tuple(sessions))
+    return Imported(survey.header.session_id, survey.digest, is_dry_run, (*sessions, *forks))
 
 
 def _changed() -> ImportSourceChanged:

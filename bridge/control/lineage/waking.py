@@ -10,18 +10,15 @@ from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.model import Delegation
 from bridge.control.divergence import SessionDivergence, session_divergence
-from bridge.control.lineage.notes import EVERYBODY, Note, last_note, predecessors, write_note
+from bridge.control.lineage.notes import EVERYBODY, Note, predecessors, write_note
+from bridge.control.lineage.words import LOOKED_THROUGH, last_word
 from bridge.control.sessions import SessionRequest, start_session
 from bridge.control.standpoint import Standpoint, find_session, workspace_at
 from bridge.conversations.forest import require_session
-from bridge.conversations.listing.store import newest_entries
+from bridge.conversations.listing.store import latest_chat, newest_entries
 from bridge.conversations.models import Session
-from bridge.conversations.store import list_sessions
 from bridge.foundation.clock import parse_timestamp
 from bridge.foundation.ids import short_session
-from bridge.lineage.descent import resolve_predecessor
-from bridge.lineage.sparks import spark_of
-from bridge.semantics.interpretation import interpret
 from bridge.storage.transaction import Connection
 from bridge.workspaces.models import WorkspaceStatus
 from bridge.workspaces.store import find_workspace
@@ -31,14 +28,8 @@ from bridge.workspaces.wording import START_LIMIT, agent_text
 SENDER: Final = "bridge"
 SPARK_TYPE: Final = "spark"
 NOTHING_BEFORE: Final = "Session started."
-#: Sessions of a workspace among which the predecessor is looked for, the last touched ones.
-LOOKED_AT: Final = 50
-#: Entries of the predecessor, the last ones, in which its last word and unread results are looked for.
-LOOKED_THROUGH: Final = 200
 #: Things of one sort that an answer lists.
 MAX_LISTED: Final = 20
-#: Kinds whose text is a last word, where a session has left no note.
-_WORDS: Final = {"checkpoint": "summary", "assistant.message": "text", "user.message": "text"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +134,14 @@ def _latest(connection: Connection, standpoint: Standpoint) -> Session | None:
     workspace = workspace_at(connection, standpoint.directory)
     if workspace is None:
         return None
-    latest = list_sessions(connection, workspace_ids=[workspace.id], kinds=["chat"], limit=LOOKED_AT)
-    if not latest:
-        return None
     # A person's sessions are those of no agent and of the agents that they talked to: whoever spoke last.
-    return resolve_predecessor(latest, workspace_id=workspace.id, agent_id=latest[0].agent_id)
+    return latest_chat(connection, workspace.id)
 
 
 def _seeded(controller: Controller, session: Session, *, is_new: bool) -> Woken:
     with controller.store.read() as connection:
         before = next(iter(predecessors(connection, session).sessions), None)
-        word = None if before is None else _last_word(connection, before)
+        word = None if before is None else last_word(connection, before)
     is_stale = False
     if before is None:
         text = NOTHING_BEFORE
@@ -189,20 +177,6 @@ def _woken(controller: Controller, session: Session, *, is_new: bool, note: Note
 def _age(controller: Controller, session: Session) -> float:
     """Return since when a session is silent, in seconds; none at all if the clock was set back meanwhile."""
     return max(0.0, (controller.clock.now() - parse_timestamp(session.updated_at)).total_seconds())
-
-
-def _last_word(connection: Connection, session: Session) -> str | None:
-    """Return what a session said last, as a spark: its last note, else the last thing that was said."""
-    note = last_note(connection, session.id)
-    if note is not None:
-        return spark_of(note.text)
-    for entry in newest_entries(connection, session.id, before_sequence=None, after_sequence=0, limit=LOOKED_THROUGH):
-        if entry.kind in _WORDS and entry.payload_text is not None:
-            meaning = interpret(entry.semantic_schema_version, entry.kind, entry.payload_text, entry_id=entry.id)
-            word = meaning.payload.get(_WORDS[entry.kind])
-            if isinstance(word, str) and not meaning.opaque and word.strip():
-                return spark_of(word)
-    return None
 
 
 def _left_behind(connection: Connection, session: Session) -> LeftBehind:

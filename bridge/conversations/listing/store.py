@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, FromClause, func, literal_column, select
 
-from bridge.conversations.models import Label, ListedEntry, Node
-from bridge.conversations.store import LABELS, LISTED_COLUMNS, NODE_COLUMNS
-from bridge.storage.tables import entry_labels, session_entries
+from bridge.conversations.models import Label, ListedEntry, Node, Session
+from bridge.conversations.store import LABELS, LISTED_COLUMNS, NODE_COLUMNS, session_query
+from bridge.storage.tables import entry_labels, session_entries, session_heads, sessions
 
-_E, _L = session_entries.c, entry_labels.c
+_E, _L, _S, _H = session_entries.c, entry_labels.c, sessions.c, session_heads.c
+#: Kinds of sessions that another one may go on with by itself.
+CONTINUABLE_KINDS = ("chat",)
+#: Sessions, those touched last, among which the latest chat of a workspace is looked for first.
+LATEST_CHATS_LOOKED_AT = 100
 #: Ids asked for at a time.
 _PAGE = 500
 
@@ -55,6 +59,32 @@ def newest_note_ids(connection: Connection, session_id: str, limit: int) -> list
     # Written out and not bound: only so the database knows that the index of notes has them all.
     query = select(_E.id).where(_E.session_id == session_id, literal_column("kind = 'note'"))
     return list(connection.execute(query.order_by(_E.sequence.desc()).limit(limit)).scalars())
+
+
+def latest_chat(connection: Connection, workspace_id: str, *, excluding: str | None = None) -> Session | None:
+    """Return the chat of a workspace that was touched last; of those touched at once the one made last, then by id.
+
+    It is looked for among the sessions touched last, which costs the same however many there are; only in a workspace
+    that was left alone for long among all of its own.
+    """
+    heads = select(session_heads).order_by(_H.updated_at.desc(), _H.session_id.desc()).limit(LATEST_CHATS_LOOKED_AT)
+    near = heads.subquery()
+    found = _latest_of(connection, near, workspace_id, excluding)
+    if found is not None:
+        oldest = connection.execute(select(func.min(near.c.updated_at))).scalar_one()
+        # At the edge of what was looked at there may be more of the same time.
+        if found.updated_at > oldest:
+            return found
+    return _latest_of(connection, session_heads, workspace_id, excluding) or found
+
+
+def _latest_of(connection: Connection, heads: FromClause, workspace_id: str, excluding: str | None) -> Session | None:
+    query = session_query(heads).where(_S.workspace_id == workspace_id, _S.kind.in_(CONTINUABLE_KINDS))
+    if excluding is not None:
+        query = query.where(_S.id != excluding)
+    query = query.order_by(heads.c.updated_at.desc(), _S.created_at.desc(), _S.id.desc()).limit(1)
+    row = connection.execute(query).first()
+    return None if row is None else Session(*row)
 
 
 def _between(session_id: str, before_sequence: int | None, after_sequence: int) -> list[ColumnElement[bool]]:

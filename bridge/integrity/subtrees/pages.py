@@ -56,10 +56,21 @@ class Pages:
         number, place = divmod(sequence, PAGE_ENTRIES)
         return Slot._make(_SLOT.unpack_from(self._page(number), place * _SLOT.size))
 
-    def put(self, sequence: int, slot: Slot) -> None:
+    def fields(self, sequence: int) -> tuple[int, int, bytes, bytes]:
+        """Return what :meth:`slot` does, as a plain tuple: for who reads thousands."""
+        page = self._pages.get(sequence // PAGE_ENTRIES)
+        if page is None:
+            page = self._page(sequence // PAGE_ENTRIES)
+        found: tuple[int, int, bytes, bytes] = _SLOT.unpack_from(page, sequence % PAGE_ENTRIES * _SLOT.size)
+        return found
+
+    def put(self, sequence: int, slot: tuple[int, int, bytes, bytes]) -> None:
         """Replace what is kept of an entry."""
         number, place = divmod(sequence, PAGE_ENTRIES)
-        _SLOT.pack_into(self._page(number), place * _SLOT.size, *slot)
+        page = self._pages.get(number)
+        if page is None:
+            page = self._page(number)
+        _SLOT.pack_into(page, place * _SLOT.size, *slot)
         self._changed.add(number)
 
     def changed(self) -> dict[int, bytes]:

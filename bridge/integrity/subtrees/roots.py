@@ -8,10 +8,11 @@ pages and mark in one transaction, so that a crash in between leaves the older o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from typing import Final
 
 from bridge.foundation.ids import entry_id as entry_id_of
@@ -19,7 +20,7 @@ from bridge.integrity.errors import TreeUnsound
 from bridge.integrity.store import iterate_tree
 from bridge.integrity.subtrees import store
 from bridge.integrity.subtrees.pages import NO_ENTRY, NO_PARENT, Pages, PagesDamaged, Slot
-from bridge.integrity.tree import TreeNode, raw_hash, session_root, subtree_hash
+from bridge.integrity.tree import TreeNode, children_root, raw_hash, session_root, subtree_hash
 from bridge.storage.transaction import Connection, Transaction
 
 #: Entries from which on subtree hashes are kept.
@@ -64,7 +65,7 @@ def read(connection: Connection, session_id: str, *, kept_from: int = KEPT_FROM)
     """
     first, last = store.bounds(connection, session_id)
     if last - first + 1 < kept_from:
-        root = session_root(TreeNode(*row) for row in iterate_tree(connection, session_id))
+        root = session_root(map(TreeNode._make, iterate_tree(connection, session_id)))
         return Reading(session_id, root, last, hashed=last - first + 1)
     mark = store.mark_of(connection, session_id)
     if mark is not None and mark <= last and last - mark < SCANNED_FROM:
@@ -94,7 +95,7 @@ def scanned(connection: Connection, session_id: str, through: int, *, base: int 
     root: bytes | None = None
     count = 0
     for row in iterate_tree(connection, session_id):
-        node = TreeNode(*row)
+        node = TreeNode._make(row)
         if node.sequence > through:
             continue
         count += 1
@@ -133,57 +134,70 @@ def differing_pages(connection: Connection, session_id: str) -> list[int]:
     return [number for number in numbers if store.page_of(connection, session_id, number) != made.get(number)]
 
 
+#: What is known of an entry while a root is told: the fields of its slot.
+_Known = dict[int, tuple[int, int, bytes, bytes]]
+
+
 def _extended(connection: Connection, session_id: str, first: int, mark: int, last: int) -> Reading:
     pages = Pages(partial(store.page_of, connection, session_id))
-    changed: set[int] = set()
+    changed: _Known = {}
     for row in store.entries_after(connection, session_id, mark):
         _take_in(pages, session_id, TreeNode(*row), changed)
     children = _children_beside(connection, session_id, pages, changed)
     for sequence in sorted(changed, reverse=True):
-        slot = pages.slot(sequence)
+        parent, count, hashed, _ = changed[sequence]
         below = children.pop(sequence, [])
-        node = TreeNode(entry_id_of(session_id, sequence), None, sequence, "")
-        if len(below) != slot.children:
-            raise PagesDamaged(f"{node.id} has {len(below)} children, not {slot.children}")
-        own = subtree_hash(slot.entry_hash, below, node)
-        pages.put(sequence, slot._replace(subtree_hash=own))
-        if slot.parent != NO_PARENT:
-            children.setdefault(slot.parent, []).append(own)
+        if len(below) != count:
+            identity = entry_id_of(session_id, sequence)
+            raise PagesDamaged(f"{identity} has {len(below)} children, not {count}")
+        own = sha256(b"\x00" + hashed).digest()
+        if count:
+            own = sha256(b"\x03" + own + (below[0] if count == 1 else _combined(session_id, sequence, below))).digest()
+        pages.put(sequence, (parent, count, hashed, own))
+        if parent != NO_PARENT:
+            beside = children.get(parent)
+            if beside is None:
+                children[parent] = [own]
+            else:
+                beside.append(own)
     root = pages.slot(first)
     if root.parent != NO_PARENT:
         raise PagesDamaged(f"sequence {first} is no root")
     return Reading(session_id, root.subtree_hash.hex(), last, mark, pages.changed(), len(changed))
 
 
-def _take_in(pages: Pages, session_id: str, node: TreeNode, changed: set[int]) -> None:
+def _combined(session_id: str, sequence: int, below: Sequence[bytes]) -> bytes:
+    return children_root(below, TreeNode(entry_id_of(session_id, sequence), None, sequence, ""))
+
+
+def _take_in(pages: Pages, session_id: str, node: TreeNode, changed: _Known) -> None:
     """Add an entry to the pages, and it and all that is above it to what changed."""
     parent = _parent_of(session_id, node)
     if parent == NO_PARENT:
         raise _unsound(node, "is a second root")
-    above = pages.slot(parent)
-    if above.parent == NO_ENTRY:
+    above = changed.get(parent) or pages.fields(parent)
+    if above[0] == NO_ENTRY:
         raise _unsound(node, "has a parent that is not there")
-    pages.put(node.sequence, Slot(parent, 0, raw_hash(node), bytes(32)))
-    pages.put(parent, above._replace(children=above.children + 1))
-    changed.add(node.sequence)
+    changed[node.sequence] = (parent, 0, raw_hash(node), bytes(32))
+    is_known = parent in changed
+    changed[parent] = (above[0], above[1] + 1, above[2], above[3])
+    if is_known:
+        return
+    sequence, parent = parent, above[0]
     while parent != NO_PARENT and parent not in changed:
-        changed.add(parent)
-        upper = pages.slot(parent).parent
-        if not NO_PARENT <= upper < parent:
-            raise PagesDamaged(f"sequence {parent} has the parent {upper}")
-        parent = upper
+        if not NO_PARENT < parent < sequence:
+            raise PagesDamaged(f"sequence {sequence} has the parent {parent}")
+        changed[parent] = found = pages.fields(parent)
+        sequence, parent = parent, found[0]
 
 
-def _children_beside(
-    connection: Connection, session_id: str, pages: Pages, changed: set[int]
-) -> dict[int, list[bytes]]:
+def _children_beside(connection: Connection, session_id: str, pages: Pages, changed: _Known) -> dict[int, list[bytes]]:
     """Return the subtree hashes of the children that did not change, by the sequence of a parent that did."""
     counted: dict[int, int] = {}
-    for sequence in changed:
-        parent = pages.slot(sequence).parent
+    for parent, _, _, _ in changed.values():
         counted[parent] = counted.get(parent, 0) + 1
     # Of most entries all children changed: along a path there is only one.
-    asked = [sequence for sequence in changed if pages.slot(sequence).children != counted.get(sequence, 0)]
+    asked = [sequence for sequence, known in changed.items() if known[1] != counted.get(sequence, 0)]
     found: dict[int, list[bytes]] = {}
     parents: Iterable[str] = (entry_id_of(session_id, sequence) for sequence in sorted(asked))
     for parent_id, sequence in store.children_of(connection, session_id, parents):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
+from bridge.control.checks.proving import prove_entry
 from bridge.control.checks.verification import PARTS, read_root, verify
 from bridge.control.comparing import status_of
 from bridge.control.contexts.building import MAX_BUDGET_TOKENS, MIN_BUDGET_TOKENS, build_context
@@ -421,6 +422,15 @@ def integrity_verify(call: Call, params: VerifyParams) -> dict[str, Any]:
 
 def integrity_root(call: Call, params: OfSession) -> dict[str, Any]:
     return read_root(call.controller, call.standpoint, params.session).to_json()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofParams:
+    entry: str = param("Entry: id, short reference, or label.", names=Names.ENTRY, **REFERENCE)
+
+
+def integrity_proof(call: Call, params: ProofParams) -> dict[str, Any]:
+    return dict(prove_entry(call.controller, call.standpoint, params.entry).value)
 
 
 def exactly_one(params: object, *names: str) -> None:

@@ -97,6 +97,21 @@ ENTRY: Final = record(
     labels=listing(_TEXT),
     readable=_FLAG,
 )
+SESSION_CHANGES: Final = record(
+    "What changed in a session since a root; full: everything, since that root is not known. Without a root there is "
+    "more to fetch: ask again with no root and the sequence as known.",
+    session_id=_TEXT,
+    status={"type": "string", "enum": ["current", "changed", "full"]},
+    session_root=_OPTIONAL_TEXT,
+    sequence=_NUMBER,
+    active_entry_id=_TEXT,
+    entries=listing(ENTRY),
+    branch_points=listing(
+        record("An entry with several children.", entry_id=_TEXT, subtree_hash=_TEXT, children=listing(_TEXT))
+    ),
+    labels=listing(record("A name, and what it names now.", name=_TEXT, entry_id=_OPTIONAL_TEXT)),
+    hasMore=_FLAG,
+)
 APPENDED: Final = {
     **ENTRY,
     "description": "The entry, and the head afterwards; recorded is false if the entry was there already.",
@@ -235,8 +250,9 @@ DIVERGENCE: Final = record(
     agent_text=_TEXT,
 )
 _VERDICT: Final = {
-    "status": {"type": "string", "enum": ["healthy", "faulty"]},
+    "status": {"type": "string", "enum": ["healthy", "removed", "faulty"]},
     "checked": _NUMBER,
+    "withheld": _NUMBER,
     "problems": _NUMBER,
     "findings": listing(
         record("A row that is not as recorded.", code=_TEXT, subject=_TEXT, message=_TEXT, breaks=_TEXT)
@@ -268,8 +284,42 @@ VERIFICATION: Final = record(
     ),
     index=_or_null(record("About the search index.", **_VERDICT)),
 )
+_NOT_REACHED: Final = {"states_dropped": _NUMBER, "backups": listing(_TEXT), "not_scrubbed": _OPTIONAL_TEXT}
+ERASED: Final = record(
+    "What was erased, and where the text still is.",
+    entry_id=_TEXT,
+    session_id=_TEXT,
+    payload_hash=_TEXT,
+    matches=_OPTIONAL_NUMBER,
+    raw_texts=_NUMBER,
+    also_in=listing(_TEXT),
+    left=listing(_TEXT),
+    **_NOT_REACHED,
+)
+PRUNED: Final = record(
+    "What was removed, or would be, and what stays for a reason.",
+    dry_run=_FLAG,
+    removed=listing(_TEXT),
+    entries=_NUMBER,
+    kept=listing(record("A session that stays.", session_id=_TEXT, reason=_TEXT, message=_TEXT)),
+    **_NOT_REACHED,
+)
 ROOT: Final = record(
     "The root of a session, and the last sequence it covers.", session_id=_TEXT, session_root=_TEXT, sequence=_NUMBER
+)
+PROOF: Final = record(
+    "The proof bundle of an entry, as schema/proof/v1/bundle.json describes it.",
+    type=_TEXT,
+    format_version=_NUMBER,
+    made_at=_TEXT,
+    entry=_ANY_OBJECT,
+    ancestry=listing(_ANY_OBJECT),
+    state=_or_null(_ANY_OBJECT),
+    result=_or_null(_ANY_OBJECT),
+    tree=_ANY_OBJECT,
+    events=listing(_ANY_OBJECT),
+    log=_ANY_OBJECT,
+    anchors=listing(_ANY_OBJECT),
 )
 WORKSPACE: Final = record(
     "A workspace.",
@@ -401,13 +451,55 @@ PAUSES: Final = record(
         )
     ),
 )
+_VERIFICATION: Final = record(
+    "What the tests that a worker ran say about the adopted files: none, holds or reopened.", status=_TEXT
+)
 ADOPTION: Final = record(
     "What an adoption did.",
-    task=DELEGATION,
-    branch=_OPTIONAL_TEXT,
+    tasks=listing(
+        record(
+            "One task of it.",
+            task=DELEGATION,
+            method=_TEXT,
+            files_changed=listing(_TEXT),
+            out_of_scope=listing(_TEXT),
+            verification=_VERIFICATION,
+        )
+    ),
+    branch=_TEXT,
+    previous=_TEXT,
     commit=_TEXT,
+    is_checked_out=_FLAG,
     files_changed=listing(_TEXT),
     was_contained=_FLAG,
+    undo=_TEXT,
+    check={"type": ["object", "null"]},
+)
+_OBSTACLE: Final = record("What stands in the way.", code=_TEXT, message=_TEXT, details=_ANY_OBJECT)
+PREVIEW: Final = record(
+    "What an adoption would do.",
+    is_adoptable=_FLAG,
+    tasks=listing(
+        record(
+            "One task of it.",
+            task=DELEGATION,
+            method=_TEXT,
+            files_changed=listing(_TEXT),
+            out_of_scope=listing(_TEXT),
+            conflicts=listing(_TEXT),
+            conflicts_with=listing(_TEXT),
+            base_commit=_OPTIONAL_TEXT,
+            has_base_moved=_FLAG,
+            verification=_VERIFICATION,
+            obstacle={"anyOf": [_OBSTACLE, {"type": "null"}]},
+        )
+    ),
+    branch=_OPTIONAL_TEXT,
+    tip=_OPTIONAL_TEXT,
+    is_checked_out=_FLAG,
+    files_changed=listing(_TEXT),
+    blocked_by=listing(_OBSTACLE),
+    check={"type": ["object", "null"]},
 )
 STATUS: Final = record(
     "What this controller is, and what has not ended.",

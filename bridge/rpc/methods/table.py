@@ -11,7 +11,7 @@ from typing import Final
 from bridge.control import errors as control
 from bridge.conversations import errors as conversations
 from bridge.foundation.errors import NotCanonical
-from bridge.integrity.errors import InvalidLogRoot, TreeUnsound
+from bridge.integrity.errors import AnchorDamaged, InvalidLogRoot, LogUnsound, TreeUnsound
 from bridge.lineage.errors import LineageCycle
 from bridge.rpc.methods import calls, calls_connection, results
 from bridge.rpc.methods.method import ENTRY_ERRORS as _ENTRY
@@ -20,6 +20,7 @@ from bridge.rpc.methods.method import REFERENCE_ERRORS as _REFERENCE
 from bridge.rpc.methods.method import Method, Mode
 from bridge.rpc.methods.table_agent import AGENT_TABLE
 from bridge.rpc.methods.table_places import PLACE_TABLE
+from bridge.rpc.methods.table_removal import REMOVAL_TABLE
 from bridge.rpc.methods.table_sessions import SESSION_TABLE
 from bridge.rpc.methods.table_steering import STEERING_TABLE
 from bridge.rpc.methods.table_work import WORK_TABLE
@@ -243,12 +244,30 @@ _TABLE: Final = (
         (*_REFERENCE, TreeUnsound),
         Mode.ACT,
     ),
+    Method(
+        "integrity/proof",
+        "Return what proves an entry to somebody without this store, and record that its root was given out",
+        calls.ProofParams,
+        results.PROOF,
+        calls.integrity_proof,
+        WRITERS,
+        (*_ENTRY, TreeUnsound, LogUnsound, AnchorDamaged),
+        Mode.ACT,
+    ),
 )
 
 #: Every method by name.
 METHODS: Final = MappingProxyType(
     {
         method.name: method
-        for method in (*_TABLE, *SESSION_TABLE, *WORK_TABLE, *STEERING_TABLE, *AGENT_TABLE, *PLACE_TABLE)
+        for method in (
+            *_TABLE,
+            *SESSION_TABLE,
+            *WORK_TABLE,
+            *STEERING_TABLE,
+            *AGENT_TABLE,
+            *PLACE_TABLE,
+            *REMOVAL_TABLE,
+        )
     }
 )

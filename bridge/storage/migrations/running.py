@@ -13,11 +13,13 @@ from typing import Any
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
+from bridge.foundation.canonical import canonical_bytes
 from bridge.foundation.errors import BridgeError
+from bridge.foundation.hashing import ZERO_HASH, event_hash
 from bridge.storage.engine import sqlite_engine
 from bridge.storage.errors import RowRefused, UpgradeFailed
 from bridge.storage.migrations.legacy import events_digest
@@ -114,7 +116,7 @@ def run_on(
     DatabaseBusy, DatabaseFailed
         If the database fails; likewise.
     """
-    run = _Run(connection, progress, after)
+    run = _Run(connection, progress, after, moment)
     config = _config()
     config.attributes.update(connection=connection, on_version_apply=run.check, report=run.report, moment=moment)
     try:
@@ -156,8 +158,11 @@ def migration_engine(url: str) -> Engine:
 class _Run:
     """Checks each revision before its commit: the database is whole, and no recorded row changed."""
 
-    def __init__(self, connection: Connection, progress: Progress, after: Callable[[Connection], None]) -> None:
+    def __init__(
+        self, connection: Connection, progress: Progress, after: Callable[[Connection], None], moment: str
+    ) -> None:
         self._connection = connection
+        self._moment = moment
         self._progress = progress
         self._after = after
         self._driver = driver_of(connection)
@@ -181,19 +186,42 @@ class _Run:
             if table in digests and digests[table] != digest:
                 raise self.failure("digest", f"the content of {table} would not be what it was")
         self._digests = digests
-        self._version = self._stored_version()
+        found, self._version = self._version, self._stored_version()
+        record_upgrade(self._connection, found, self._version, self._moment)
         self._progress(self._version, 0, 0)
 
-    def failure(self, reason: str, text: str) -> UpgradeFailed:
+    def failure(self, reason: str, message: str) -> UpgradeFailed:
         version = self._version
         return UpgradeFailed(
-            f"The step to schema {version + 1} was undone: {text}. The store is whole at schema {version}.",
+            f"The step to schema {version + 1} was undone: {message}. The store is whole at schema {version}.",
             details={"reason": reason, "version": version, "step": version + 1},
         )
 
     def _stored_version(self) -> int:
         row = self._driver.execute("SELECT version_num FROM schema_version").fetchone()
         return 0 if row is None else int(row[0])
+
+
+def record_upgrade(connection: Connection, found: int, version: int, moment: str) -> None:
+    """Append the event of a step to the chain of the store, where there are chains, in the step's transaction."""
+    tables = table_names(driver_of(connection))
+    if "audit_events" not in tables:
+        return
+    last = connection.execute(text(_LAST_OF_STORE)).first()
+    ordinal, previous = (0, ZERO_HASH) if last is None else (last[0] + 1, bytes.fromhex(last[1]))
+    columns = {"chain_id": STORE_CHAIN, "ordinal": ordinal, "event_type": STORE_UPGRADED, "created_at": moment}
+    body = canonical_bytes({**columns, "body": {"from_version": found, "to_version": version}})
+    row = {**columns, "event_hash": event_hash(previous, body).hex(), "body": body.decode()}
+    names = ", ".join(row)
+    connection.execute(text(f"INSERT INTO audit_events ({names}) VALUES (:{', :'.join(row)})"), row)  # noqa: S608 - names of columns
+    if "event_order" in tables:
+        connection.execute(text("INSERT INTO event_order (chain_id, ordinal) VALUES (:chain_id, :ordinal)"), columns)
+
+
+#: The chain of what happens to the store, and the event of an upgrade, as ``bridge.integrity.events`` names them.
+STORE_CHAIN = "store"
+STORE_UPGRADED = "store.upgraded"
+_LAST_OF_STORE = "SELECT ordinal, event_hash FROM audit_events WHERE chain_id = 'store' ORDER BY ordinal DESC LIMIT 1"
 
 
 def content_digests(driver: DriverConnection) -> dict[str, str]:
@@ -209,7 +237,9 @@ def content_digests(driver: DriverConnection) -> dict[str, str]:
     for table, (columns, order) in _RECORDED.items():
         if table in tables:
             digest = hashlib.sha256()
-            for row in stream(driver, f"SELECT {columns} FROM {table} ORDER BY {order}"):  # noqa: S608 - constants
+            # What a step itself records is in the store's own chain.
+            where = f"WHERE chain_id <> '{STORE_CHAIN}'" if table == "audit_events" else ""
+            for row in stream(driver, f"SELECT {columns} FROM {table} {where} ORDER BY {order}"):  # noqa: S608 - constants
                 digest.update(repr(row).encode(errors="surrogatepass"))
             digests[table] = digest.hexdigest()
     return digests

@@ -34,6 +34,7 @@ from bridge.storage.tables.conversations import (
 from bridge.storage.tables.exchange import import_chunks, import_links, import_sessions, import_sources
 from bridge.storage.tables.integrity import audit_events, event_order, log_leaves, subtree_marks, subtree_pages
 from bridge.storage.tables.recall import recall_documents, recall_marks, recall_state, recall_terms
+from bridge.storage.tables.removal import handed_roots, removed_sessions, withheld_entries
 from bridge.storage.tables.workspaces import (
     kept_contents,
     kept_states,
@@ -64,6 +65,7 @@ __all__ = [
     "delegations",
     "entry_labels",
     "event_order",
+    "handed_roots",
     "import_chunks",
     "import_links",
     "import_sessions",
@@ -82,6 +84,7 @@ __all__ = [
     "recall_marks",
     "recall_state",
     "recall_terms",
+    "removed_sessions",
     "repository_states",
     "schema_version",
     "session_entries",
@@ -91,6 +94,7 @@ __all__ = [
     "subtree_marks",
     "subtree_pages",
     "task_messages",
+    "withheld_entries",
     "workspace_links",
     "workspace_roots",
     "workspaces",

@@ -20,6 +20,7 @@ from bridge.control.delegations import store as rows
 from bridge.control.delegations.recovery import recover
 from bridge.control.delegations.tasks import request_cancel
 from bridge.integrity.chain import verify_chain
+from bridge.process.confinement import available
 from bridge.process.environment import child_environment
 from bridge.process.identity import Marker, marked_processes
 from tests.databases import raw_connection
@@ -64,6 +65,9 @@ match stop_at:
         working._Sink.started = hang_async
     case "before_result":
         carrying._end = hang
+    case "before_taking_back":
+        from bridge.control.delegations import preparing
+        preparing.take_back = hang
     case "before_plan_end":
         from bridge.control.plans import scheduling
         scheduling._finish = hang
@@ -165,6 +169,33 @@ def test_a_killed_controllers_worker_is_ended_and_its_task_closed(
         assert connection.exec_driver_sql("SELECT status FROM plans").scalar_one() == "interrupted"
     require_closed(world)
     assert recover(controller) == []
+
+
+@pytest.mark.one_database("what is brought over are files of git")
+@pytest.mark.skipif(available() is not None, reason="this kernel has no Landlock")
+@pytest.mark.parametrize("stop_at", ["-", "before_result", "before_taking_back"])
+def test_what_a_confined_workers_git_wrote_is_brought_over_after_its_controller_was_killed(
+    confined: None, world: Any, tmp_path: Path, killed_run: Any, recoverer: Any, stop_at: str
+) -> None:
+    signs = tmp_path / "signs"
+    signs.mkdir()
+    world.repo.commit("signs", bridge_toml=f'[worker]\nwritable = ["{signs}"]\n')
+    line = "echo part > part.txt && git add part.txt && git commit -qm part"
+    if stop_at == "-":
+        killed_run(world.shell("a", f"{line}; touch {signs}/ready; sleep 300"), when=signs / "ready")
+    else:
+        killed_run(world.shell("a", line), stop_at=stop_at)
+    lent = list((world.controller.settings.home / "lent").iterdir())
+    assert len(lent) == (0 if stop_at == "before_result" else 1)
+    world.repo.git("fsck", "--strict", "--no-dangling")
+    recover(recoverer())
+    result = world.result("a")
+    assert (result["failure_class"], result["files_changed"]) == ("controller_lost", ["part.txt"])
+    assert list((world.controller.settings.home / "lent").iterdir()) == []
+    assert not (world.repo.path / ".git/objects/info/alternates").exists()
+    assert world.repo.git("log", "-1", "--format=%s", result["result_commit"]).strip() == "part"
+    world.repo.git("fsck", "--strict")
+    require_closed(world)
 
 
 def test_two_recoveries_at_once_close_each_task_once(

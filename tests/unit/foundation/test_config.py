@@ -118,6 +118,21 @@ def test_a_snapshot_limit_that_is_no_number_of_bytes_is_refused(home: Path, valu
         load_settings({"BRIDGE_HOME": str(home)})
 
 
+@pytest.mark.parametrize(("text", "expected"), [("", False), ("spark = true", True), ("spark = false", False)])
+def test_workers_get_the_spark_where_that_is_asked_for(home: Path, text: str, expected: bool) -> None:
+    (home / "config.toml").write_text(f"[worker]\n{text}\n")
+    assert load_settings({"BRIDGE_HOME": str(home)}).worker.spark is expected
+
+
+@pytest.mark.parametrize(
+    "text", ["worker = true", "[worker]\nspark = 1", "[worker]\nspark = []", "[worker]\nother = true"]
+)
+def test_another_table_for_workers_is_refused(home: Path, text: str) -> None:
+    (home / "config.toml").write_text(text)
+    with pytest.raises(InvalidConfiguration, match="worker must be a table with spark = true or false"):
+        load_settings({"BRIDGE_HOME": str(home)})
+
+
 def test_harnesses_are_read_from_tables(home: Path) -> None:
     (home / "config.toml").write_text(
         'chat_harness = "mine"\n[harness.mine]\ncommand = ["a", "--acp"]\nenv = {X = "1"}\ncapabilities = ["fs"]\n'

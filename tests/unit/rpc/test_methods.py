@@ -26,13 +26,15 @@ EXPECTED = {
         f"sessions/{verb}"
         for verb in ("context", "search_session_entries", "search_chats", "snapshot", "entry", "back", "branches")
     ),
+    *("sessions/erase", "sessions/prune", "sessions/sync"),
     *("sessions/export", "sessions/import", "events/subscribe", "events/unsubscribe"),
-    *(f"delegations/{verb}" for verb in ("list", "show", "request", "wait", "cancel", "adopt", "discard")),
+    *(f"delegations/{verb}" for verb in ("list", "show", "request", "wait", "cancel", "preview", "adopt", "discard")),
     *(f"delegations/{verb}" for verb in ("send", "retry", "diff")),
     *("approvals/list", "approvals/decide", "quotas/list", "quotas/lift"),
     *(f"workspaces/{verb}" for verb in ("list", "show", "observe", "init", "relink")),
     *("references/read", "delegations/submit", "notes/add", "notes/read", "sessions/wake"),
     *("agents/list", "agents/show", "references/resolve", "divergence/report", "integrity/verify", "integrity/root"),
+    "integrity/proof",
 }
 
 

@@ -17,11 +17,10 @@ from bridge.control.errors import QuotaNotPaused
 from bridge.control.recording import RecordingTransaction
 from bridge.foundation.clock import format_timestamp
 from bridge.foundation.config import Settings
+from bridge.integrity.events import STORE_CHAIN
 
 #: Name of a credential that the configuration does not name.
 DEFAULT_CREDENTIAL: Final = "default"
-#: The audit chain of what is done to pauses by hand; they belong to no session.
-QUOTA_CHAIN: Final = "quotas"
 
 
 def credential_of(settings: Settings, harness: str) -> str:
@@ -82,7 +81,7 @@ def lift(controller: Controller, credential: str | None, *, by: str) -> list[Pau
             )
         for one in chosen:
             steering.lift_pause(connection, one.credential, moment=moment, by=by)
-            recording.event(QUOTA_CHAIN, "quota.lifted", {"credential": one.credential, "by": by})
+            recording.event(STORE_CHAIN, "quota.lifted", {"credential": one.credential, "by": by})
         return chosen
 
     return controller.recorder.transact(record)

@@ -16,6 +16,7 @@ from bridge.conversations.models import EntryDraft, PreparedEntry
 from bridge.foundation.clock import format_timestamp
 from bridge.foundation.errors import InvalidText, NotCanonical
 from bridge.semantics.errors import InvalidPayload
+from bridge.semantics.ownwords import without_notes
 from bridge.transcripts.foreign.neutral import SOURCE_META, Item, Neutral, SessionFacts
 from bridge.transcripts.foreign.records import Damage, Record
 
@@ -26,6 +27,10 @@ _EARLIEST: Final = "2000-01-01T00:00:00.000000Z"
 _LATEST_MILLISECONDS: Final = 253_402_300_799_000
 _USUAL_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(\d{3}|\d{6})Z", re.ASCII)
 _PATH_FIELDS: Final = ("paths_read", "paths_written")
+
+#: Kinds in whose text hosts put what hooks add, and what an entry is called that is nothing but that.
+_SAID: Final = frozenset({"user.message", "assistant.message", "note"})
+OWN_WORDS: Final = "bridge.note"
 
 
 @dataclass(slots=True)
@@ -102,6 +107,7 @@ class Preparer:
         session = item.session
         moment = time_of(item.timestamp) or self._times.get(session) or self._started_at
         self._times[session] = moment
+        item = without_own_words(item)
         payload = item.payload
         if "paths_read" in payload or "paths_written" in payload:
             payload = self._with_places(payload, session)
@@ -182,6 +188,19 @@ class Preparer:
             if kept:
                 placed[name] = kept
         return placed
+
+
+def without_own_words(item: Neutral) -> Neutral:
+    """Return an entry without what Bridge itself told the agent; what is nothing but that is no one's message."""
+    text = item.payload.get("text")
+    if item.kind not in _SAID or not isinstance(text, str):
+        return item
+    left = without_notes(text)
+    if left is text or left == text:
+        return item
+    if left:
+        return item._replace(payload={**item.payload, "text": left})
+    return item._replace(kind="provider.unknown", payload={"raw_type": OWN_WORDS}, visibility=None)
 
 
 def safe_key(key: str) -> str:

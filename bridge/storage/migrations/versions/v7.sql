@@ -457,6 +457,62 @@ CREATE TRIGGER delegations_transition BEFORE UPDATE OF status ON delegations WHE
 
 CREATE INDEX ix_session_heads_updated_at ON session_heads (updated_at, session_id)
 
+CREATE TABLE withheld_entries (
+    session_id VARCHAR NOT NULL,
+    entry_id VARCHAR NOT NULL,
+    tombstone_hash VARCHAR NOT NULL,
+    payload_hash VARCHAR NOT NULL,
+    erased_at VARCHAR NOT NULL,
+    CONSTRAINT pk_withheld_entries PRIMARY KEY (session_id, entry_id, tombstone_hash),
+    CONSTRAINT ck_withheld_entries_hashes CHECK (length(tombstone_hash) = 64 AND length(payload_hash) = 64)
+) WITHOUT ROWID
+
+CREATE TABLE removed_sessions (
+    session_id VARCHAR NOT NULL,
+    session_root VARCHAR,
+    next_sequence BIGINT NOT NULL,
+    events BIGINT NOT NULL,
+    event_hash VARCHAR NOT NULL,
+    removed_at VARCHAR NOT NULL,
+    CONSTRAINT pk_removed_sessions PRIMARY KEY (session_id),
+    CONSTRAINT ck_removed_sessions_event_hash CHECK (length(event_hash) = 64)
+) WITHOUT ROWID
+
+CREATE TABLE handed_roots (
+    session_id VARCHAR NOT NULL,
+    session_root VARCHAR NOT NULL,
+    sequence BIGINT NOT NULL,
+    events BIGINT NOT NULL,
+    CONSTRAINT pk_handed_roots PRIMARY KEY (session_id, session_root),
+    CONSTRAINT ck_handed_roots_session_root CHECK (length(session_root) = 64)
+) WITHOUT ROWID
+
+DROP TRIGGER session_entries_no_update
+
+CREATE TRIGGER session_entries_no_update BEFORE UPDATE ON session_entries WHEN NOT EXISTS (SELECT 1 FROM withheld_entries WHERE session_id = OLD.session_id AND entry_id = OLD.id) OR NEW.payload IS NULL OR NEW.session_id IS NOT OLD.session_id OR NEW.id IS NOT OLD.id OR NEW.parent_entry_id IS NOT OLD.parent_entry_id OR NEW.sequence IS NOT OLD.sequence OR NEW.semantic_schema_version IS NOT OLD.semantic_schema_version OR NEW.kind IS NOT OLD.kind OR NEW.context_visibility IS NOT OLD.context_visibility OR NEW.state_digest IS NOT OLD.state_digest OR NEW.unknown_reason IS NOT OLD.unknown_reason OR NEW.unknown_path IS NOT OLD.unknown_path OR NEW.unknown_detail IS NOT OLD.unknown_detail OR NEW.observed_at IS NOT OLD.observed_at OR NEW.external_source IS NOT OLD.external_source OR NEW.external_id IS NOT OLD.external_id OR NEW.created_at IS NOT OLD.created_at OR NEW.payload_hash IS NOT OLD.payload_hash OR NEW.entry_hash IS NOT OLD.entry_hash BEGIN SELECT RAISE(ABORT, 'session_entries are immutable'); END
+
+DROP TRIGGER session_entries_no_delete
+
+CREATE TRIGGER session_entries_no_delete BEFORE DELETE ON session_entries WHEN NOT EXISTS (SELECT 1 FROM removed_sessions WHERE session_id = OLD.session_id) BEGIN SELECT RAISE(ABORT, 'session_entries are immutable'); END
+
+DROP TRIGGER legacy_events_no_delete
+
+CREATE TRIGGER legacy_events_no_delete BEFORE DELETE ON legacy_events WHEN NOT EXISTS (SELECT 1 FROM removed_sessions WHERE session_id = OLD.session_id) BEGIN SELECT RAISE(ABORT, 'legacy_events are immutable'); END
+
+CREATE TRIGGER withheld_entries_no_update BEFORE UPDATE ON withheld_entries BEGIN SELECT RAISE(ABORT, 'withheld_entries are immutable'); END
+
+CREATE TRIGGER withheld_entries_no_delete BEFORE DELETE ON withheld_entries BEGIN SELECT RAISE(ABORT, 'withheld_entries are immutable'); END
+
+CREATE TRIGGER withheld_entries_no_overwrite BEFORE INSERT ON withheld_entries WHEN EXISTS (SELECT 1 FROM withheld_entries WHERE session_id = NEW.session_id AND entry_id = NEW.entry_id AND tombstone_hash = NEW.tombstone_hash) BEGIN SELECT RAISE(ABORT, 'withheld_entries are immutable: the key exists'); END
+
+CREATE TRIGGER removed_sessions_no_update BEFORE UPDATE ON removed_sessions BEGIN SELECT RAISE(ABORT, 'removed_sessions are immutable'); END
+
+CREATE TRIGGER removed_sessions_no_delete BEFORE DELETE ON removed_sessions BEGIN SELECT RAISE(ABORT, 'removed_sessions are immutable'); END
+
+CREATE TRIGGER removed_sessions_no_overwrite BEFORE INSERT ON removed_sessions WHEN EXISTS (SELECT 1 FROM removed_sessions WHERE session_id = NEW.session_id) BEGIN SELECT RAISE(ABORT, 'removed_sessions are immutable: the key exists'); END
+
+CREATE TRIGGER sessions_not_removed BEFORE INSERT ON sessions WHEN EXISTS (SELECT 1 FROM removed_sessions WHERE session_id = NEW.id) BEGIN SELECT RAISE(ABORT, 'sessions: that id was removed'); END
+
 
 CREATE TABLE import_sources (
     id VARCHAR NOT NULL,
@@ -532,3 +588,7 @@ CREATE TABLE import_links (
 )
 
 CREATE INDEX ix_import_links_target_key ON import_links (format, target_key)
+
+CREATE TRIGGER sessions_acyclic BEFORE INSERT ON sessions WHEN NEW.parent_session_id IS NOT NULL AND (NEW.parent_session_id = NEW.id OR (EXISTS (SELECT 1 FROM sessions WHERE parent_session_id = NEW.id) AND NEW.id IN (WITH RECURSIVE line(id) AS (SELECT NEW.parent_session_id UNION SELECT above.parent_session_id FROM sessions AS above JOIN line ON above.id = line.id WHERE above.parent_session_id IS NOT NULL) SELECT id FROM line))) BEGIN SELECT RAISE(ABORT, 'sessions: a session cannot descend from itself'); END
+
+CREATE TRIGGER sessions_stay_acyclic BEFORE UPDATE OF parent_session_id ON sessions WHEN NEW.parent_session_id IS NOT NULL AND (NEW.parent_session_id = NEW.id OR (EXISTS (SELECT 1 FROM sessions WHERE parent_session_id = NEW.id) AND NEW.id IN (WITH RECURSIVE line(id) AS (SELECT NEW.parent_session_id UNION SELECT above.parent_session_id FROM sessions AS above JOIN line ON above.id = line.id WHERE above.parent_session_id IS NOT NULL) SELECT id FROM line))) BEGIN SELECT RAISE(ABORT, 'sessions: a session cannot descend from itself'); END

@@ -1,0 +1,1 @@
+"""Language models that help to find a chat: a port, and two ways to have one."""

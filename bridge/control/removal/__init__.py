@@ -1,0 +1,1 @@
+"""Erasing a recorded secret, and removing whole sessions."""

@@ -1,0 +1,1 @@
+"""Tombstones: what was erased or removed, on whose word, and what goes on being provable."""
