@@ -10,6 +10,7 @@ from bridge.cli.command import command
 from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
+    from bridge.control.exchange.foreign.store import LinkRow
     from bridge.control.reading.sessions import EntryDetails
 
 
@@ -52,6 +53,7 @@ def _as_text(details: EntryDetails) -> str:
             ("parent", None if entry.parent_entry_id is None else short_entry(entry.parent_entry_id)),
             ("children", ", ".join(short_entry(child) for child in details.children) or None),
             ("labels", ", ".join(details.labels) or None),
+            ("names", "; ".join(map(_link_words, details.links)) or None),
             ("recorded", local_time(entry.created_at)),
             ("on active path", "yes" if details.is_active else "no"),
             ("turn", None if details.annotation.turn is None else short_entry(details.annotation.turn)),
@@ -66,6 +68,14 @@ def _as_text(details: EntryDetails) -> str:
         ]
     )
     return f"{head}\n\n{_payload_text(details)}"
+
+
+def _link_words(link: LinkRow) -> str:
+    from bridge.cli.rendering import one_line
+    from bridge.foundation.ids import short_entry
+
+    where = "which is not here" if link.target_entry_id is None else f"which is {short_entry(link.target_entry_id)}"
+    return f"{link.relation.replace('_', ' ')} {one_line(link.target_key)}, {where}"
 
 
 def _payload_text(details: EntryDetails) -> str:

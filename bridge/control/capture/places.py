@@ -51,11 +51,8 @@ def _places(connection: Connection) -> dict[str, int]:
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Write a file as a whole, or leave it as it was; nothing happens where it holds just that already."""
-    try:
-        if path.read_bytes() == data and (path.stat().st_mode & 0o777) == mode:
-            return
-    except FileNotFoundError:
-        pass
+    if path.is_file() and path.read_bytes() == data and (path.stat().st_mode & 0o777) == mode:
+        return
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
     unfinished.write_bytes(data)
     unfinished.chmod(mode)

@@ -140,7 +140,8 @@ class Capture:
             self._forget_process(process)
             # What lies in the record already is not of this conversation's hooks.
             captured = replace(captured, transcript_offset=size_of(event.transcript))
-        assert captured is not None, "an event is of a session that is recorded, or was made just now"  # noqa: S101
+        if captured is None:
+            raise AssertionError("an event is of a session that is recorded, or was made just now")
         if event.subagent is not None:
             return Taken(NOTHING, self._take_of_subagent(delivery, event, captured, observation))
         if process is not None and captured.process != process:

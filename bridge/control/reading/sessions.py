@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.control.controller import Controller
+from bridge.control.exchange.foreign.store import LinkRow, links_of
 from bridge.control.reading.paging import Annotated, Selection, newest, oldest, path_rows, session_rows
 from bridge.control.reading.views import entry_view, session_view, stamp_view
 from bridge.control.standpoint import Standpoint, find_entry, find_session, places_at
@@ -97,6 +98,7 @@ class EntryDetails:
     children: tuple[str, ...]
     is_active: bool
     annotation: Annotation
+    links: tuple[LinkRow, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -106,6 +108,10 @@ class EntryDetails:
             "stamp": stamp_view(self.entry, self.state),
             "children": list(self.children),
             "active": self.is_active,
+            "links": [
+                {"relation": link.relation, "key": link.target_key, "entry_id": link.target_entry_id}
+                for link in self.links
+            ],
         }
 
 
@@ -281,6 +287,7 @@ def entry_details(connection: Connection, entry_id: str) -> EntryDetails:
         children=tuple(node.id for node in list_children(connection, entry.session_id, entry.id)),
         is_active=_is_active(connection, entry),
         annotation=Annotation(_turn_of(connection, entry), facet_of(entry.kind), problem_of(entry)),
+        links=tuple(links_of(connection, entry.session_id, [entry.id])),
     )
 
 

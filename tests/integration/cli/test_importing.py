@@ -24,6 +24,9 @@ def test_a_transcript_is_taken_in_shown_and_written_again(bridge, tmp_path):
     session = told["session_id"]
     assert (told["added"], told["format"], told["lines"], told["skipped"]) == (0, "claude-code", 3, 3)
     assert "(gap: lost, which came before, is not here) words of u2" in bridge("log", session).ok().stdout
+    (link,) = bridge.json("show", f"{session.rsplit('-', 1)[-1]}.3")["links"]
+    assert (link["relation"], link["key"], link["entry_id"]) == ("parent", "lost", None)
+    assert "parent lost, which is not here" in bridge("show", f"{session.rsplit('-', 1)[-1]}.3").ok().stdout
     again = tmp_path / "again.jsonl"
     written = bridge("export", session, "--format", "raw", "--output", again, "--json").ok().json()
     assert (written["exact"], written["entries"]) == (True, 3)
