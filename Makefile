@@ -1,6 +1,7 @@
 # make demo   the main job on a clone of this repository, offline once installed
 # make test   sets up what is missing and runs the whole suite
 # make check  everything CI looks at
+# make e2e    real coding agents against a scripted model, without a network; E2E_AGENTS='codex pi' chooses
 # make soak   random work against git's own answers, the watcher, larger stores: an hour or so
 #
 # make session [SID=…]           talk in a session, or in a new one
@@ -24,7 +25,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VENV_STAMP := $(if $(PYTHON),$(STAMPS)/venv-$(notdir $(PYTHON)),$(or \
     $(firstword $(wildcard $(STAMPS)/venv-*)),$(STAMPS)/venv-default))
 
-.PHONY: session session-list session-tree session-chain-check session-prune demo test soak lint format types layers docs docs-check check bench clean help
+.PHONY: session session-list session-tree session-chain-check session-prune \
+    demo test e2e soak lint format types layers docs docs-check check bench clean help
 .DELETE_ON_ERROR:
 
 help:
@@ -36,11 +38,25 @@ demo: $(STAMPS)/runtime
 test: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --both-databases $(ARGS)
 
+# The installation alone needs the network. Everything together is bounded, whatever an agent does.
+E2E_AGENTS ?= claude-code codex gemini opencode pi
+E2E_SECONDS ?= 1800
+E2E_JOBS ?= 2
+e2e: $(STAMPS)/dev
+	timeout $(E2E_SECONDS) $(BIN)/python tests/e2e/agents.py install $(E2E_AGENTS)
+	BRIDGE_E2E_AGENTS="$(E2E_AGENTS)" timeout --kill-after=30 $(E2E_SECONDS) $(BIN)/python tests/e2e/namespace.py \
+	    $(BIN)/python -m pytest -n $(E2E_JOBS) tests/e2e $(ARGS)
+
 soak: $(STAMPS)/dev
 	SOAK_OPERATIONS=$${SOAK_OPERATIONS:-100000} $(BIN)/python -m pytest -s -p no:randomly \
 	    tests/integration/git/test_watch_random.py $(ARGS)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=soak tests/integration/git/test_observe_random.py $(ARGS)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=soak --timeout=3600 tests/integration/rpc/test_fuzz.py $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=soak --timeout=3600 \
+	    tests/unit/transcripts/test_foreign_readers.py $(ARGS)
+	@if $(BIN)/python -c 'import atheris' 2>/dev/null; then \
+	    $(BIN)/python tests/soak/fuzz_transcripts.py -max_total_time=600; \
+	else echo "atheris is not installed (pip install '.[fuzz]'): the parsers are not fuzzed by coverage" >&2; fi
 	$(BIN)/python -m pytest tests/soak -p no:randomly --timeout=3600 $(ARGS)
 
 lint: $(STAMPS)/dev

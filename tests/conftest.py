@@ -46,6 +46,8 @@ def hermetic_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyte
     monkeypatch.setenv("HOME", str(home))
     # No test finds, or leaves behind, a resident controller that it did not start itself.
     monkeypatch.setenv("BRIDGE_CONTROLLER", "off")
+    # Workers of tests tell that they run by files beside their worktrees; what is about their borders says so.
+    monkeypatch.setenv("BRIDGE_CONFINEMENT", "off")
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     for name, value in GIT_ENVIRONMENT.items():

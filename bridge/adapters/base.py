@@ -17,6 +17,7 @@ import anyio
 from bridge.adapters.events import AdapterEvent
 from bridge.adapters.permission import PermissionPolicy
 from bridge.process.children import DEFAULT_OUTPUT_LIMIT_BYTES
+from bridge.process.confinement import Confinement
 from bridge.process.groups import DEFAULT_GRACE_SECONDS
 from bridge.process.identity import ProcessIdentity
 
@@ -200,6 +201,8 @@ class TaskRequest:
         Asked after each turn by a harness that can take ``messages``; what it gives is the next prompt.
     silence_seconds
         Without a word of the agent for so long, it counts as stalled.
+    confinement
+        Where the worker's processes may write; None: wherever this process may.
     """
 
     delegation_id: str
@@ -229,6 +232,7 @@ class TaskRequest:
     permission: PermissionPolicy | None = None
     next_message: NextMessage | None = None
     silence_seconds: float = DEFAULT_SILENCE_SECONDS
+    confinement: Confinement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

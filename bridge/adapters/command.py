@@ -91,6 +91,7 @@ class CommandHarness:
             stderr_path=folder.stderr,
             output_limit_bytes=task.output_limit_bytes,
             marker=Marker(task.marker),
+            confinement=task.confinement,
         )
 
 

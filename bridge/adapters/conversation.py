@@ -16,6 +16,7 @@ from bridge.adapters.base import DEFAULT_SILENCE_SECONDS, Capabilities
 from bridge.adapters.events import AdapterEvent
 from bridge.adapters.permission import PermissionPolicy, refuse
 from bridge.process.children import ChildExit
+from bridge.process.confinement import Confinement
 from bridge.process.groups import DEFAULT_GRACE_SECONDS
 from bridge.process.identity import ProcessIdentity
 
@@ -93,6 +94,8 @@ class OpenRequest:
         Is shown text as it arrives.
     started
         Is told of the process at once, before anything else; what it raises ends the child.
+    confinement
+        Where the agent's processes, and those that Bridge runs for it, may write; None: wherever this process may.
     """
 
     directory: Path
@@ -107,6 +110,7 @@ class OpenRequest:
     permission: PermissionPolicy = refuse
     live: Callable[[LiveText], None] | None = None
     started: Callable[[ProcessIdentity], Awaitable[None]] | None = None
+    confinement: Confinement | None = None
     limits: Limits = field(default_factory=Limits)
 
 
@@ -163,6 +167,22 @@ class Conversation(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a harness says of itself once its program runs.
+
+    Parameters
+    ----------
+    version
+        As its program tells it; None if it does not.
+    lacks
+        What of ``config.HARNESS_CAPABILITIES`` the program itself cannot do.
+    """
+
+    version: str | None
+    lacks: tuple[str, ...] = ()
+
+
 class ConversationHarness(Protocol):
     """A program that can be talked to. The name is for display and never decides anything."""
 
@@ -171,6 +191,10 @@ class ConversationHarness(Protocol):
 
     @property
     def capabilities(self) -> Capabilities: ...
+
+    async def introduce(self, request: OpenRequest) -> Introduction:
+        """Start the program, ask what it is and can do, and end it; no session is made. Raises as :meth:`open`."""
+        ...
 
     async def open(self, request: OpenRequest) -> Conversation:
         """Start the program and a session in it, or take one up again.

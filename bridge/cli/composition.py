@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from bridge.cli.context import Cli
@@ -53,9 +54,23 @@ def open_controller(cli: Cli, *, create: bool = True) -> Iterator[Controller]:
         return
     cli.prepare_logging()
     with Controller(
-        cli.settings, clock=cli.clock, environment=cli.environment, create=create, tell=cli.output.warn
+        cli.settings,
+        clock=cli.clock,
+        environment=cli.environment,
+        create=create,
+        tell=cli.output.warn,
+        open_door=partial(_open_door, cli),
     ) as controller:
         done = controller.store.upgraded
         if done is not None:
             cli.output.status(f"upgraded the store from schema {done.found} to {done.target}; backup: {done.backup}")
         yield controller
+
+
+def _open_door(cli: Cli) -> None:
+    """Start the resident controller unless it runs: agents that this command starts have their tools from it."""
+    # What it takes to connect is not needed by commands that start no agent.
+    from bridge.cli.residing import endpoint_of
+    from bridge.rpc.resident.starting import connect_or_start
+
+    connect_or_start(endpoint_of(cli.settings), cli.environment).close()

@@ -18,7 +18,7 @@ import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
@@ -27,6 +27,10 @@ from bridge.foundation.config import CONFIG_FILE, state_directory
 from bridge.foundation.errors import BridgeError, InvalidConfiguration
 from bridge.git.process import run_git
 from bridge.semantics.kinds import READABLE_VERSIONS
+
+if TYPE_CHECKING:
+    from bridge.adapters.conversation import Introduction
+    from bridge.adapters.talkers import Talker
 
 Status = Literal["ok", "warning", "failed"]
 
@@ -89,19 +93,20 @@ class Check:
         }
 
 
-def run_checks(cli: Cli) -> list[Check]:
-    """Run every check that needs no store."""
+def run_checks(cli: Cli, *, is_asking: bool = False) -> list[Check]:
+    """Run every check that needs no store; with ``is_asking`` every installed harness is started and asked."""
     checks = [
         check_python(),
         check_git(cli.environment),
         check_sqlite(),
         check_command_path(cli.environment),
         check_encoding(),
+        check_confinement(),
         check_configuration(cli),
     ]
     # A broken configuration was told just before; without it nobody knows which harnesses there are.
     with contextlib.suppress(InvalidConfiguration):
-        checks.append(check_harnesses(cli))
+        checks.append(check_harnesses(cli, is_asking=is_asking))
     # Without a usable BRIDGE_HOME there is no directory to look at; the check before has said so.
     with contextlib.suppress(InvalidConfiguration):
         checks.extend(check_state_directory(state_directory(cli.environment)))
@@ -110,32 +115,72 @@ def run_checks(cli: Cli) -> list[Check]:
     return checks
 
 
-def check_harnesses(cli: Cli) -> Check:
-    """Check which harnesses can be talked to; one that the configuration names should be there."""
+def check_harnesses(cli: Cli, *, is_asking: bool = False) -> Check:
+    """Check which harnesses can be talked to; one that the configuration names should be there.
+
+    Parameters
+    ----------
+    is_asking
+        Whether each that is installed is started and asked for its version and what it can do.
+    """
     # Reached through the adapters' own list, which costs what the process layer costs to import.
     from bridge.adapters.talkers import SCRIPTED, talkers
 
     settings = cli.settings
     found = talkers(settings.harness, state=settings.home, search_path=cli.environment.get("PATH", os.defpath))
-    facts = {
+    facts: dict[str, Any] = {
         "harnesses": [
             {
                 "name": item.name,
                 "command": list(item.command),
                 "program": None if item.program is None else str(item.program),
                 "configured": item.is_configured,
+                "lacks": list(item.lacks),
             }
             for item in found
         ]
     }
+    told_by: dict[str, Introduction] = {}
+    silent: list[str] = []
+    if is_asking:
+        told_by, silent = _asked(cli, found, facts["harnesses"])
     missing = [item for item in found if item.is_configured and item.program is None]
     if missing:
         names = ", ".join(f"{item.name} ({item.command[0]})" for item in missing)
         hint = f"Install it, or mend its command in {CONFIG_FILE}."
         return Check("harnesses", "warning", f"The program of a configured harness is missing: {names}.", hint, facts)
-    installed = [item.name for item in found if item.program is not None and item.name != SCRIPTED]
-    told = ", ".join(installed) if installed else "none installed"
+    if silent:
+        hint = "Run its command by hand; mend its login, or its entry in the configuration."
+        return Check("harnesses", "warning", f"Does not answer: {'; '.join(silent)}", hint, facts)
+    installed = [item for item in found if item.program is not None and item.name != SCRIPTED]
+    told = ", ".join(_told(item, told_by.get(item.name)) for item in installed) if installed else "none installed"
     return Check("harnesses", "ok", f"to talk to: {told}; {SCRIPTED} needs no model", facts=facts)
+
+
+def _asked(cli: Cli, found: list[Talker], facts: list[dict[str, Any]]) -> tuple[dict[str, Introduction], list[str]]:
+    """Ask every harness, add what it says to the facts, and return that and what went wrong."""
+    from bridge.adapters.probing import probe
+
+    settings = cli.settings
+    told_by: dict[str, Introduction] = {}
+    silent: list[str] = []
+    for answer in probe(found, settings.harness, state=settings.home, environment=cli.environment):
+        fact = next(fact for fact in facts if fact["name"] == answer.name)
+        said = answer.introduction
+        fact |= {"version": None, "problem": answer.problem}
+        if said is None:
+            silent.append(f"{answer.name}: {answer.problem}")
+        else:
+            told_by[answer.name] = said
+            fact |= {"version": said.version, "lacks": sorted({*fact["lacks"], *said.lacks})}
+    return told_by, silent
+
+
+def _told(item: Talker, said: Introduction | None) -> str:
+    """Return a harness in a few words: its name, its version, what it cannot do."""
+    lacks = sorted({*item.lacks, *(() if said is None else said.lacks)} - {"terminal"})
+    about = [*([said.version] if said is not None and said.version else []), *(f"no {word}" for word in lacks)]
+    return f"{item.name} ({', '.join(about)})" if about else item.name
 
 
 def check_python() -> Check:
@@ -226,6 +271,29 @@ def check_encoding() -> Check:
             facts,
         )
     return Check("encoding", "ok", f"UTF-8 (locale {facts['locale']})", facts=facts)
+
+
+def check_confinement() -> Check:
+    """Check what workers can be kept from: writing outside of their places, the network, signals to others."""
+    # The C library's loader is of no use to other commands.
+    from bridge.process.confinement import MIN_ABI, NETWORK_ABI, SCOPE_ABI, Notice, landlock_abi
+
+    abi = landlock_abi()
+    missing = []
+    if abi < MIN_ABI:
+        missing.append(str(Notice.LANDLOCK_UNAVAILABLE))
+    if abi < NETWORK_ABI:
+        missing.append(str(Notice.NETWORK_UNENFORCED))
+    facts = {"landlock_abi": abi, "notices": missing, "signals": abi >= SCOPE_ABI}
+    if abi < MIN_ABI:
+        found = f"Landlock interface {abi}" if abi else "no Landlock"
+        hint = "Workers can write wherever you can. A kernel from Linux 6.2 on confines them; see docs/isolation.md."
+        return Check("confinement", "warning", f"{found}: landlock_unavailable, network_unenforced", hint, facts)
+    kept = ["writing", *(["TCP"] if abi >= NETWORK_ABI else []), *(["signals"] if abi >= SCOPE_ABI else [])]
+    told = f"workers are confined by Landlock (interface {abi}): {', '.join(kept)}"
+    if missing:
+        return Check("confinement", "warning", f"{told}; network_unenforced", "See docs/isolation.md.", facts)
+    return Check("confinement", "ok", told, facts=facts)
 
 
 def check_configuration(cli: Cli) -> Check:

@@ -125,11 +125,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
         (
             CommandSpec("list", "List tasks, oldest first", "task:list_"),
             CommandSpec("show", "Show a task with its request, decision, attempts and result", "task:show"),
-            CommandSpec(
-                "log",
-                "Print what a task's worker said, did and printed, and the result as it handed it in",
-                "steer:log",
-            ),
+            CommandSpec("log", "Print what a task's worker said, did, printed and handed in", "steer:log"),
             CommandSpec(
                 "diff",
                 "Show what a task's worker changed since it started, uncommitted work included",
@@ -166,7 +162,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
     ),
     CommandSpec("result", "Print a worker's result, checked as evidence is", "result:result"),
     CommandSpec("export", "Write a session as a file", "export:export"),
-    CommandSpec("import", "Take in a session that was exported as jsonl", "importing:import_"),
+    CommandSpec("import", "Take in sessions: exported ones, and transcripts of other programs", "importing:import_"),
     CommandSpec("recall", "Find again what was said in a session", "recall:recall"),
     CommandSpec("find", "Find a chat by what was spoken of in it, and when", "find:find"),
     CommandSpec("verify", "Recompute the hashes of entries, audit chains, their log, and states", "verify:verify"),

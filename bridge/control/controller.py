@@ -47,6 +47,9 @@ class Controller:
     observer
         Makes the observer; one that looks anew each time unless given. A process that stays gives one that
         remembers, and closes it after the controller.
+    open_door
+        Sees to it that a resident controller runs, which agents reach by their tools; None in one that is it. A
+        confined worker cannot start one.
 
     Raises
     ------
@@ -63,8 +66,10 @@ class Controller:
         create: bool = True,
         tell: Tell = log_notice,
         observer: Callable[[DigestCache], Observer] | None = None,
+        open_door: Callable[[], None] | None = None,
     ) -> None:
         self.settings = settings
+        self.open_door = open_door
         self.clock = clock
         self.environment = dict(environment)
         visit = Visit(platform.node(), bridge.__version__, format_timestamp(clock.now()))

@@ -122,14 +122,6 @@ class TaskAlreadyEnded(BridgeError):
     default_hint = "See how it ended: bridge task show TASK"
 
 
-class TransitionRefused(TaskAlreadyEnded):
-    """Raised when a task is to go to a state that the one it is in does not lead to; somebody else was quicker."""
-
-    code = "transition_refused"
-    summary = "A task's state does not lead to the one asked for; somebody else has moved it on."
-    default_hint = "Look where it stands: bridge task show TASK"
-
-
 class NothingToAdopt(BridgeError):
     """Raised when a task has no commits that could be adopted, or no longer."""
 
@@ -146,6 +138,24 @@ class AdoptionRefused(BridgeError):
     exit_status = 100
     summary = "The task's result does not allow adoption (it did not complete), or no branch can take it."
     default_hint = "Look at it first: bridge task show TASK. Adopt all the same with --force."
+
+
+class OutOfScopeWrites(AdoptionRefused):
+    """Raised when a task changed paths that it was not to write, and nobody has decided to take them."""
+
+    code = "out_of_scope_writes"
+    exit_status = 100
+    summary = "A task changed paths outside those it owns (or any, being read-only); details list them."
+    default_hint = "Look at them: bridge task diff TASK. Take them all the same with --allow-out-of-scope."
+
+
+class AdoptionCheckFailed(AdoptionRefused):
+    """Raised when the command that checks the combined files does not end well."""
+
+    code = "adoption_check_failed"
+    exit_status = 100
+    summary = "The check of the combined files failed; details hold its exit status, its log and the log's end."
+    default_hint = "Read the log, mend what it shows, and adopt again."
 
 
 class AdoptionConflict(BridgeError):
@@ -236,6 +246,15 @@ class ImportUnreadable(BridgeError):
     exit_status = 102
     summary = "A file to be imported is missing or cannot be read; nothing was written."
     default_hint = "Name a file that bridge export wrote, or - for standard input."
+
+
+class NoRawLines(ImportUnreadable):
+    """Raised when the transcript of a session is to be written again that was not made from one."""
+
+    code = "no_raw_lines"
+    exit_status = 102
+    summary = "A session was not made from a transcript, so that there are no lines to write again."
+    default_hint = "Export it in another form: bridge export SESSION --format jsonl"
 
 
 class ImportSourceChanged(BridgeError):
@@ -402,3 +421,41 @@ class ControllerNeeded(SteeringRefused):
         "A worker that outlives the command needs a resident controller, and none can be had; nothing was started."
     )
     default_hint = 'Let it be started (bridge serve, or controller = "start"), or wait for the worker.'
+
+
+class PlaceUnready(BridgeError):
+    """Base of what keeps a worker's place from being made ready; the classes share its exit status."""
+
+    exit_status = 205
+
+
+class SetupFailed(PlaceUnready):
+    """Raised when the setup of a worktree ends with an error or takes too long; ``details["log"]`` is its output."""
+
+    code = "setup_failed"
+    summary = "A command of the setup of a worker's worktree failed or took too long; the worker was not started."
+    default_hint = "Read the log that the message names; the commands are in bridge.toml under [worktree]."
+
+
+class NoFreePort(PlaceUnready):
+    """Raised when there are not as many free ports as a worker is to get."""
+
+    code = "no_free_port"
+    summary = "Not enough free ports are left for a worker; it was not started."
+    default_hint = "Wait until other workers have ended, or ask for fewer ports in bridge.toml."
+
+
+class ConfinementRefused(PlaceUnready):
+    """Raised when workers are to be confined without exception and this machine cannot, or cannot keep all of it."""
+
+    code = "confinement_refused"
+    summary = "Workers must be confined and this machine cannot confine them as asked; the worker was not started."
+    default_hint = 'See bridge doctor; confinement = "auto" starts workers all the same, with a notice.'
+
+
+class TransitionRefused(SteeringRefused):
+    """Raised when a task is to go to a state that the one it is in does not lead to; somebody else was quicker."""
+
+    code = "transition_refused"
+    summary = "A task's state does not lead to the one asked for; somebody else has moved it on."
+    default_hint = "Look where it stands: bridge task show TASK"

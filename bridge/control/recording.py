@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
+from hashlib import sha256
 from typing import Any, Final, TypeVar
 
 from bridge.control.appending import LoopQueue
@@ -29,9 +30,10 @@ from bridge.conversations.models import (
     NewSession,
     PreparedEntry,
     Session,
+    Visibility,
 )
 from bridge.conversations.store import parent_session_of, update_session
-from bridge.foundation.canonical import parse_json
+from bridge.foundation.canonical import canonical_bytes, parse_json
 from bridge.foundation.clock import Clock, format_timestamp, parse_timestamp
 from bridge.foundation.hashing import digest_hex
 from bridge.foundation.outlines import outline_of
@@ -44,7 +46,7 @@ from bridge.lineage.descent import MAX_DEPTH, require_acyclic
 from bridge.semantics.errors import InvalidPayload
 from bridge.semantics.kinds import default_visibility
 from bridge.semantics.stamps import UNSTAMPED, Stamp
-from bridge.semantics.validation import validate
+from bridge.semantics.validation import validate, validate_plain
 from bridge.storage.longtexts import LONG_TEXT_BYTES
 from bridge.storage.store import Store
 from bridge.storage.transaction import Transaction
@@ -261,11 +263,7 @@ class Recorder:
         validate(draft.kind, redaction.value, canonical=redaction.canonical)
         encoded = redaction.canonical
         if len(encoded) > self._max_payload_bytes:
-            raise PayloadTooLarge(
-                f"The payload of {draft.kind} has {len(encoded)} bytes; an entry holds {self._max_payload_bytes}. "
-                "Nothing was written.",
-                details={"bytes": len(encoded), "limit": self._max_payload_bytes},
-            )
+            raise _too_large(draft.kind, len(encoded), self._max_payload_bytes)
         has_external_id = draft.external_id is not None
         is_long = len(encoded) > LONG_TEXT_BYTES
         return PreparedEntry(
@@ -281,6 +279,48 @@ class Recorder:
             cursor=draft.cursor,
             expected_head=draft.expected_head,
             payload_outline=outline_of(redaction.value) if is_long else None,
+        )
+
+    def prepare_read(
+        self,
+        kind: str,
+        payload: dict[str, Any],
+        *,
+        visibility: Visibility | None,
+        external_id: str,
+        external_source: str,
+        created_at: str,
+    ) -> PreparedEntry:
+        """Prepare what was read from a text in which no secret is: at half the cost of :meth:`prepare`.
+
+        Parameters
+        ----------
+        payload
+            Plain JSON values, of a text that is not suspicious (``redaction.is_suspicious``).
+        external_id, external_source
+            Printable texts.
+        created_at
+            A time as entries have it.
+
+        Raises
+        ------
+        TransientKind, UnknownKind, InvalidPayload, NotCanonical, PayloadTooLarge
+            As :meth:`prepare` does.
+        """
+        encoded = canonical_bytes(payload)
+        validate_plain(kind, payload)
+        if len(encoded) > self._max_payload_bytes:
+            raise _too_large(kind, len(encoded), self._max_payload_bytes)
+        return PreparedEntry(
+            kind,
+            encoded.decode(),
+            sha256(encoded).hexdigest(),
+            visibility or default_visibility(kind),
+            UNSTAMPED,
+            created_at,
+            external_id,
+            external_source,
+            payload_outline=outline_of(payload) if len(encoded) > LONG_TEXT_BYTES else None,
         )
 
     def append(
@@ -424,6 +464,13 @@ class Recorder:
                 f"created_at is not a time with an offset: {draft.created_at[:80]!r}. Nothing was written.",
                 details={"fields": [{"path": "/created_at", "message": "is not an ISO 8601 time with an offset"}]},
             ) from error
+
+
+def _too_large(kind: str, size: int, limit: int) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"The payload of {kind} has {size} bytes; an entry holds {limit}. Nothing was written.",
+        details={"bytes": size, "limit": limit},
+    )
 
 
 def _require_storable(draft: EntryDraft) -> None:

@@ -18,6 +18,7 @@ from bridge.foundation.errors import InvalidConfiguration
 HOME_VARIABLE = "BRIDGE_HOME"
 DATABASE_VARIABLE = "BRIDGE_DATABASE_URL"
 CONTROLLER_VARIABLE = "BRIDGE_CONTROLLER"
+CONFINEMENT_VARIABLE = "BRIDGE_CONFINEMENT"
 CONFIG_FILE = "config.toml"
 DATABASE_FILE = "bridge.db"
 #: What a harness may be called: it stands in commands, paths and entries.
@@ -30,6 +31,10 @@ HARNESS_CAPABILITIES = ("resume", "load", "mcp", "fs", "terminal")
 DEFAULT_SNAPSHOT_LIMIT_BYTES = 64 * 1024 * 1024
 #: How old the last word of a session may be to be handed on to the next one, unless ``spark_hours`` says otherwise.
 DEFAULT_SPARK_HOURS = 48.0
+#: How long an agent's hook may keep it waiting, in seconds, unless ``hook_patience_seconds`` says otherwise, and most
+#: that can be asked for: hosts give a hook up after 5.
+DEFAULT_HOOK_PATIENCE_SECONDS = 0.3
+MAX_HOOK_PATIENCE_SECONDS = 4.0
 #: After how long without use a resident controller ends, unless ``idle_timeout_seconds`` says otherwise.
 DEFAULT_IDLE_TIMEOUT_SECONDS = 15 * 60.0
 
@@ -56,6 +61,26 @@ class ControllerMode(StrEnum):
     REQUIRED = "required"
 
 
+class ConfinementMode(StrEnum):
+    """Whether workers are confined to their places."""
+
+    #: A worker that cannot be confined is not started.
+    ENFORCE = "enforce"
+    #: Where the machine can; else the worker is started, and a notice says so.
+    AUTO = "auto"
+    #: Never.
+    OFF = "off"
+
+
+class RawMode(StrEnum):
+    """What becomes of secrets in the lines of imported transcripts, which are kept beside their entries."""
+
+    #: They are masked, as in entries.
+    REDACTED = "redacted"
+    #: Lines are kept as they are.
+    UNREDACTED = "unredacted"
+
+
 @dataclass(frozen=True, slots=True)
 class HarnessSettings:
     """A harness of one's own: a program that speaks the Agent Client Protocol.
@@ -70,12 +95,16 @@ class HarnessSettings:
         Those that are used if it has them; None leaves that to Bridge.
     credential
         A name for the account that it works with; harnesses of one program with different accounts have their own.
+    state
+        Files and folders of its own outside the worktree that it may write when it is confined; None: those that are
+        known of the harness.
     """
 
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     capabilities: frozenset[str] | None = None
     credential: str | None = None
+    state: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +132,8 @@ class Settings:
         After how long without use a resident controller ends; 0 for never.
     spark_hours
         How old the last word of a session may be to be handed on to the next one; an older one is only mentioned.
+    hook_patience_seconds
+        How long a hook may keep a coding agent waiting; what takes longer is told to it later.
     harness
         Harnesses by name: additional ones, and known ones with another command.
     chat_harness
@@ -113,6 +144,11 @@ class Settings:
         What a delegation runs through that names neither a harness nor a command.
     worker_silence_seconds
         Without a word of a worker's agent for so long, it counts as stalled and is ended.
+    confinement
+        Whether workers are confined; None leaves that to each checkout's ``bridge.toml``.
+
+    import_raw
+        What becomes of secrets in the kept lines of imported transcripts.
     """
 
     home: Path
@@ -124,11 +160,15 @@ class Settings:
     controller: ControllerMode = ControllerMode.AUTO
     idle_timeout_seconds: float = DEFAULT_IDLE_TIMEOUT_SECONDS
     spark_hours: float = DEFAULT_SPARK_HOURS
+    hook_patience_seconds: float = DEFAULT_HOOK_PATIENCE_SECONDS
     harness: Mapping[str, HarnessSettings] = field(default_factory=dict)
     chat_harness: str | None = None
     policy: Mapping[str, Any] = field(default_factory=dict)
     worker_harness: str | None = None
     worker_silence_seconds: float = DEFAULT_WORKER_SILENCE_SECONDS
+    confinement: ConfinementMode | None = None
+
+    import_raw: RawMode = RawMode.REDACTED
 
     @property
     def chats(self) -> Path:
@@ -140,8 +180,28 @@ class Settings:
         return self.home / "worktrees"
 
     @property
+    def scratch(self) -> Path:
+        """Where worktrees stand in which something is tried out; they go at once, or with the next one."""
+        return self.home / "scratch"
+
+    @property
     def tasks(self) -> Path:
         return self.home / "tasks"
+
+    @property
+    def lent(self) -> Path:
+        """Where running workers' git keeps its new objects (``bridge.git.lending``), a folder per delegation."""
+        return self.home / "lent"
+
+    @property
+    def setups(self) -> Path:
+        """Where outcomes of setups are kept, a folder per repository; losing it costs running them once more."""
+        return self.home / "setups"
+
+    @property
+    def ports(self) -> Path:
+        """Locks of the ports that running workers have."""
+        return self.home / "ports"
 
     @property
     def objects(self) -> Path:
@@ -192,6 +252,14 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
             raise InvalidConfiguration(
                 f"{CONTROLLER_VARIABLE} must be {error}, not {named!r}.", hint="Mend it, or unset it."
             ) from error
+    confinement = environment.get(CONFINEMENT_VARIABLE)
+    if confinement:
+        try:
+            options["confinement"] = _confinement_mode(confinement)
+        except ValueError as error:
+            raise InvalidConfiguration(
+                f"{CONFINEMENT_VARIABLE} must be {error}, not {confinement!r}.", hint="Mend it, or unset it."
+            ) from error
     return Settings(home=home, database_url=url, **options)
 
 
@@ -218,7 +286,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         if check is None:
             raise InvalidConfiguration(f"{path}: unknown key {key!r}.", hint=f"Known keys: {', '.join(_CHECKS)}.")
         try:
-            options[key] = check(value)
+            options[_FIELDS.get(key, key)] = check(value)
         except ValueError as error:
             raise InvalidConfiguration(f"{path}: {key} must be {error}.") from error
     return options
@@ -228,6 +296,16 @@ def _seconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         raise ValueError("a positive number of seconds")
     return float(value)
+
+
+def _patience(value: object) -> float:
+    try:
+        seconds = _seconds(value)
+    except ValueError:
+        seconds = math.inf
+    if not DEFAULT_HOOK_PATIENCE_SECONDS <= seconds <= MAX_HOOK_PATIENCE_SECONDS:
+        raise ValueError(f"between {DEFAULT_HOOK_PATIENCE_SECONDS:g} and {MAX_HOOK_PATIENCE_SECONDS:g} seconds")
+    return seconds
 
 
 def _hours(value: object) -> float:
@@ -253,6 +331,12 @@ def _controller_mode(value: object) -> ControllerMode:
     if not isinstance(value, str) or value not in set(ControllerMode):
         raise ValueError(", ".join(f'"{mode}"' for mode in ControllerMode))
     return ControllerMode(value)
+
+
+def _confinement_mode(value: object) -> ConfinementMode:
+    if not isinstance(value, str) or value not in set(ConfinementMode):
+        raise ValueError(", ".join(f'"{mode}"' for mode in ConfinementMode))
+    return ConfinementMode(value)
 
 
 def _seconds_or_zero(value: object) -> float:
@@ -284,13 +368,8 @@ def _harnesses(value: object) -> Mapping[str, HarnessSettings]:
 
 
 def _harness(name: str, table: object) -> HarnessSettings:
-    if not isinstance(table, dict) or set(table) - {
-        "command",
-        "env",
-        "capabilities",
-        "credential",
-    }:
-        raise ValueError(f"a table with command, env, capabilities and credential, and {name} is not")
+    if not isinstance(table, dict) or set(table) - {"command", "env", "capabilities", "credential", "state"}:
+        raise ValueError(f"a table with command, env, capabilities, credential and state, and {name} is not")
     command = table.get("command")
     if not isinstance(command, list) or not command or not all(isinstance(word, str) and word for word in command):
         raise ValueError(f"a table whose command is a list of strings, and that of {name} is not")
@@ -307,18 +386,40 @@ def _harness(name: str, table: object) -> HarnessSettings:
     if credential is not None and (not isinstance(credential, str) or HARNESS_NAME.fullmatch(credential) is None):
         raise ValueError(f"a table whose credential is a name (letters, digits, - and _), and that of {name} is not")
     offered = None if capabilities is None else frozenset(capabilities)
-    return HarnessSettings(tuple(command), variables, offered, credential)
+    return HarnessSettings(tuple(command), variables, offered, credential, _state(name, table))
 
 
+def _state(name: str, table: Mapping[str, object]) -> tuple[str, ...] | None:
+    state = table.get("state")
+    if state is None:
+        return None
+    if not isinstance(state, list) or not all(isinstance(path, str) and path.startswith(("/", "~/")) for path in state):
+        raise ValueError(f"a table whose state lists absolute paths, or such below ~/, and that of {name} does not")
+    return tuple(state)
+
+
+def _import_table(value: object) -> RawMode:
+    raw = value.get("raw") if isinstance(value, dict) and set(value) == {"raw"} else None
+    if raw not in set(RawMode):
+        words = " or ".join(f'"{mode}"' for mode in RawMode)
+        raise ValueError(f"a table with raw, which is {words}")
+    return RawMode(raw)
+
+
+#: Tables of ``config.toml`` that are one setting under another name.
+_FIELDS = {"import": "import_raw"}
 #: The keys of ``config.toml``, each with what makes a value of it; it raises ValueError with what would be right.
 _CHECKS: dict[str, Callable[[object], Any]] = {
     "auto_upgrade": _switch,
     "chat_harness": _harness_name,
+    "confinement": _confinement_mode,
     "controller": _controller_mode,
     "git_timeout_seconds": _seconds,
     "harness": _harnesses,
+    "hook_patience_seconds": _patience,
     "idle_timeout_seconds": _seconds_or_zero,
     "policy": _table,
+    "import": _import_table,
     "snapshots": _snapshot_mode,
     "snapshot_limit_bytes": _bytes,
     "spark_hours": _hours,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,7 +103,9 @@ def preserve(
     taken = snapshot_tree(location, timeout_seconds=timeout_seconds)
     if taken.tree is None:
         raise UnbornHead(f"{str(worktree_path)!r} has no commit and no file to keep; nothing was written.")
-    if taken.head is not None and taken.tree == tree_of(location, taken.head, timeout_seconds=timeout_seconds):
+    if taken.head is not None and (
+        not taken.had_uncommitted or taken.tree == tree_of(location, taken.head, timeout_seconds=timeout_seconds)
+    ):
         commit = taken.head
     else:
         parents = [] if taken.head is None else [taken.head]
@@ -202,6 +204,18 @@ def commit_tree(
     GitFailed
         If the tree or a parent is missing.
     """
+    require_identity(location, timeout_seconds=timeout_seconds)
+    return write_commit(location, tree, parents, message, None, is_users=True, timeout_seconds=timeout_seconds)
+
+
+def require_identity(location: RepositoryLocation, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+    """Return if git knows in whose name the user commits.
+
+    Raises
+    ------
+    GitIdentityMissing
+        If it does not.
+    """
     for who in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
         found = run_git(
             ["-c", "user.useConfigOnly=true", "var", who],
@@ -212,7 +226,6 @@ def commit_tree(
         )
         if found.status != 0:
             raise GitIdentityMissing("git does not know whose name the commit should carry; nothing was changed.")
-    return write_commit(location, tree, parents, message, None, timeout_seconds=timeout_seconds)
 
 
 def write_commit(
@@ -220,11 +233,28 @@ def write_commit(
     tree: str,
     parents: Sequence[str],
     message: str,
-    identity: dict[str, str] | None,
+    identity: Mapping[str, str] | None,
     *,
-    timeout_seconds: float,
+    is_users: bool = False,
+    is_signed: bool = False,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> str:
-    # commit-tree runs no hook and does not sign, whatever commit.gpgSign says.
+    """Write a commit object and return its id; no ref moves, and no hook runs.
+
+    Parameters
+    ----------
+    identity
+        Variables that say whose it is.
+    is_users
+        Whether what ``identity`` leaves open is the user's, as configured.
+    is_signed
+        Whether it is signed with the user's key. ``commit.gpgSign`` alone does not make it so.
+
+    Raises
+    ------
+    GitFailed
+        If the tree or a parent is missing, or it cannot be signed.
+    """
     return run_git(
         [
             "-c",
@@ -232,6 +262,7 @@ def write_commit(
             "-c",
             "user.useConfigOnly=true",
             "commit-tree",
+            *(["-S"] if is_signed else []),
             *[part for parent in parents for part in ("-p", parent)],
             "-F",
             "-",
@@ -241,7 +272,8 @@ def write_commit(
         timeout_seconds=timeout_seconds,
         stdin=message.encode("utf-8", "surrogateescape") + b"\n",
         extra_environment=identity,
-        keep=IDENTITY_VARIABLES if identity is None else (),
+        keep=IDENTITY_VARIABLES if is_users else (),
+        may_prompt=is_signed,
     ).text
 
 

@@ -18,6 +18,15 @@ class GitFailed(GitError):
     default_hint = "Run the git command by hand in that folder; Bridge can go on once it works."
 
 
+class CommitRefused(GitFailed):
+    """Raised when git does not make a commit in the user's name: a hook refuses, or it cannot be signed."""
+
+    code = "commit_refused"
+    exit_status = 26
+    summary = "A hook of the repository refused a commit in the user's name, or it could not be signed."
+    default_hint = "Mend what it complains about, or leave it out: --no-verify for hooks, --no-gpg-sign for signing."
+
+
 class GitTimedOut(GitError):
     """Raised when git does not answer within the time limit; it was ended with everything it had started."""
 

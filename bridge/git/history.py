@@ -275,6 +275,31 @@ def is_ancestor(
     return answer.status == 0
 
 
+def branch_tip(location: RepositoryLocation, branch: str) -> str | None:
+    """Return the commit that a git branch (exact full name) is at; None if there is no such branch."""
+    found = run_git(["show-ref", "--verify", "--hash", "--", branch], cwd=location.run_directory, accepted=(0, 1, 128))
+    return found.text if found.status == 0 else None
+
+
+def is_in_a_branch(location: RepositoryLocation, commit: str) -> bool:
+    """Tell whether a commit lies in the history of a branch, a remote's branch or a tag; one that is gone does not."""
+    found = run_git(
+        ["for-each-ref", "--count=1", f"--contains={commit}", "refs/heads", "refs/remotes", "refs/tags"],
+        cwd=location.run_directory,
+        accepted=(0, 128, 129),
+    )
+    return found.status == 0 and found.text != ""
+
+
+def first_parents(location: RepositoryLocation, base: str, commit: str) -> list[str]:
+    """Return the commits from a base (left out) to another, oldest first, following first parents only."""
+    output = run_git(
+        ["rev-list", "--first-parent", "--reverse", "--end-of-options", commit, f"^{base}"],
+        cwd=location.run_directory,
+    )
+    return output.text.split()
+
+
 def newest_commit_time(
     location: RepositoryLocation, old: str, new: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
 ) -> int | None:

@@ -30,7 +30,7 @@ from typing import Final
 
 from bridge.git.errors import ObjectsNotTaken
 from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, feed_git, pin, run_git, unpin
-from bridge.git.repository import RepositoryLocation
+from bridge.git.repository import RepositoryLocation, read_pointer
 
 #: Loose objects that are copied one by one; more become a pack. An object above the size goes into a pack too.
 MAX_COPIED_OBJECTS: Final = 200
@@ -50,7 +50,6 @@ _SHARED: Final = (
     "lfs",
     "logs",
     "modules",
-    "packed-refs",
     "refs",
     "reftable",
     "shallow",
@@ -59,6 +58,7 @@ _SHARED: Final = (
 )
 _FOLDER: Final = re.compile(r"[0-9a-f]{2}")
 _REST: Final = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?")
+_OBJECT_ID: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 #: Beginning of the name of a pack made on the way over.
 _DRAFT: Final = "bridge-taken"
 _PACK: Final = re.compile(r"pack-[0-9a-f]+\.pack")
@@ -97,7 +97,10 @@ def lend(location: RepositoryLocation, folder: Path) -> None:
         for name in _SHARED:
             if not os.path.lexists(folder / name):
                 (folder / name).symlink_to(common / name)
-        _put(own / "info" / "alternates", os.fsencode(common / "objects") + b"\n")
+        # git locks the packed refs wherever a link leads, even where none of them changes (a rebase takes back its
+        # CHERRY_PICK_HEAD so). A copy it may lock; and it holds all refs, should the user pack theirs meanwhile.
+        _put(folder / "packed-refs", _all_refs(common), is_durable=False)
+        _put(own / "info" / "alternates", os.fsencode(common / "objects") + b"\n", is_durable=False)
         with _alternates(location) as lines:
             if os.fsencode(own) not in lines:
                 lines.append(os.fsencode(own))
@@ -151,6 +154,22 @@ def take_back(location: RepositoryLocation, folder: Path, *, timeout_seconds: fl
     if location.worktree_root is not None:
         unpin(location.worktree_root)
     return taken
+
+
+def location_of(common_dir: Path, worktree: Path) -> RepositoryLocation:
+    """Return the location of a linked worktree by what its repository knows of it, not by the worktree's own pointers.
+
+    If the repository does not know it (any more), its git directory is one that does not exist.
+    """
+    wanted = os.path.join(os.path.realpath(worktree), ".git")
+    known = common_dir / "worktrees"
+    git_dir = known / "bridge-unknown"
+    for name in _names(known):
+        pointer = read_pointer(known / name / "gitdir")
+        if pointer is not None and os.path.realpath(os.fsdecode(pointer.rstrip(b"\r\n"))) == wanted:
+            git_dir = known / name
+    root = Path(os.path.realpath(worktree))
+    return RepositoryLocation(root, git_dir, Path(os.path.realpath(common_dir)), root)
 
 
 def is_lent(location: RepositoryLocation, folder: Path) -> bool:
@@ -346,13 +365,32 @@ def _read(path: Path) -> list[bytes]:
         return []
 
 
-def _put(target: Path, content: bytes) -> None:
-    """Put a file in the place of another in one step, safely on the disk."""
+def _all_refs(common_dir: Path) -> bytes:
+    """Return the refs of a repository in the form of packed ones, without those of Bridge's own that are not packed."""
+    found: dict[bytes, bytes] = {}
+    for line in _read(common_dir / "packed-refs"):
+        object_id, _, name = line.partition(b" ")
+        if name and not line.startswith((b"#", b"^")):
+            found[name] = object_id
+    root = os.fsencode(common_dir)
+    for folder, folders, files in os.walk(os.path.join(root, b"refs")):
+        if folder == os.path.join(root, b"refs"):
+            folders[:] = [name for name in folders if name != b"bridge"]
+        for name in files:
+            content = (read_pointer(os.fsdecode(os.path.join(folder, name))) or b"").strip()
+            if _OBJECT_ID.fullmatch(content):
+                found[os.path.relpath(os.path.join(folder, name), root)] = content
+    return b"".join(b"%s %s\n" % (found[name], name) for name in sorted(found))
+
+
+def _put(target: Path, content: bytes, *, is_durable: bool = True) -> None:
+    """Put a file in the place of another in one step; ``is_durable``: such that a power cut does not take it back."""
     draft = target.parent / f"{target.name}.{secrets.token_hex(6)}.tmp"
     with draft.open("wb") as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
+        if is_durable:
+            os.fsync(file.fileno())
     draft.replace(target)
 
 

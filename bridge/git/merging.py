@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bridge.git.commits import tree_of
 from bridge.git.errors import CheckoutBlocked, GitFailed, NotAFastForward, RefMoved
 from bridge.git.history import changed_paths, is_ancestor
 from bridge.git.observe import operation_in_progress, read_status
 from bridge.git.paths import display_path, plain_path
-from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, run_git
+from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, run_git, stderr_tail
 from bridge.git.repository import RepositoryLocation
+from bridge.git.usercommits import draft_commit
 from bridge.git.worktrees import CHECKOUT_TIMEOUT_SECONDS, require_commit, require_registered
 from bridge.semantics.stamps import UNBORN
 
@@ -71,6 +75,31 @@ def merge_tree(
         accepted=(0, 1),
     )
     return parse_merge(output.stdout, is_clean=output.status == 0)
+
+
+def merge_from(
+    location: RepositoryLocation,
+    base: str,
+    ours: str,
+    theirs: str,
+    *,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+) -> MergeOutcome:
+    """Merge two commits as if ``base`` were what they have in common; so ``theirs`` brings what it adds to ``base``.
+
+    Raises
+    ------
+    GitFailed
+        If one is missing.
+
+    Notes
+    -----
+    git merge-tree takes a base of its own only from 2.40 on. So it is given stand-ins with the same files and that
+    ancestor: loose objects that nothing points to, which git removes in time.
+    """
+    root = draft_commit(location, tree_of(location, base), [])
+    one, other = (draft_commit(location, tree_of(location, side), [root]) for side in (ours, theirs))
+    return merge_tree(location, one, other, timeout_seconds=timeout_seconds)
 
 
 def parse_merge(output: bytes, *, is_clean: bool) -> MergeOutcome:
@@ -159,7 +188,8 @@ def fast_forward_checkout(
     try:
         _merge(location, commit, timeout_seconds)
     except GitFailed as error:
-        _explain(location, head, commit, error)
+        if clashing_paths(location, head, commit):
+            raise blocked(location, head, commit, str(error.details.get("stderr", ""))) from error
         raise
     found = run_git(["rev-parse", "HEAD"], cwd=location.root).text
     if found != commit:
@@ -195,17 +225,47 @@ def _merge(location: RepositoryLocation, commit: str, timeout_seconds: float) ->
     )
 
 
-def _explain(location: RepositoryLocation, head: str, commit: str, error: GitFailed) -> None:
-    """Raise CheckoutBlocked with the clashing paths if there are any; return if git failed for another reason."""
+def require_way(location: RepositoryLocation, head: str, commit: str) -> None:
+    """Return if a checkout could be moved from HEAD to a commit: git itself tries it, without writing anything.
+
+    Raises
+    ------
+    CheckoutBlocked
+        If uncommitted or untracked files are in the way.
+    """
+    with tempfile.TemporaryDirectory(prefix="bridge-index-") as folder:
+        private = Path(folder) / "index"
+        if (location.git_dir / "index").exists():
+            shutil.copy2(location.git_dir / "index", private)
+        environment = {"GIT_INDEX_FILE": str(private)}
+        options = ["-c", "core.splitIndex=false", "-c", "submodule.recurse=false"]
+        run_git(
+            [*options, "update-index", "-q", "--refresh"],
+            cwd=location.root,
+            extra_environment=environment,
+            accepted=(0, 1),
+        )
+        tried = run_git(
+            [*options, "read-tree", "--dry-run", "-m", "-u", head, commit],
+            cwd=location.root,
+            timeout_seconds=CHECKOUT_TIMEOUT_SECONDS,
+            extra_environment=environment,
+            accepted=(0, 128),
+            may_prompt=True,
+        )
+    if tried.status != 0:
+        raise blocked(location, head, commit, stderr_tail(tried.stderr))
+
+
+def blocked(location: RepositoryLocation, head: str, commit: str, stderr: str) -> CheckoutBlocked:
+    """Return the error that names what is in the way of moving a checkout from HEAD to a commit."""
     paths = clashing_paths(location, head, commit)
-    if not paths:
-        return
     named = ", ".join(display_path(path) for path in paths[:MAX_NAMED_PATHS])
     more = f" and {len(paths) - MAX_NAMED_PATHS} more" if len(paths) > MAX_NAMED_PATHS else ""
-    raise CheckoutBlocked(
+    return CheckoutBlocked(
         f"{len(paths)} path(s) in {str(location.root)!r} stand in the way: {named}{more}. Nothing was changed.",
-        details={"paths": [plain_path(path) for path in paths], "stderr": error.details.get("stderr", "")},
-    ) from error
+        details={"paths": [plain_path(path) for path in paths], "stderr": stderr},
+    )
 
 
 def clashing_paths(location: RepositoryLocation, head: str, commit: str) -> list[bytes]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +22,18 @@ from bridge.git.errors import (
     WorktreeNotRegistered,
     WorktreePathTaken,
 )
-from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, run_git
+from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, GitOutput, run_git
 from bridge.git.repository import RepositoryLocation, discover, read_pointer
 
 #: Time limit for writing out or deleting a whole work tree.
 CHECKOUT_TIMEOUT_SECONDS = 600.0
+#: How often, and how long apart in seconds, git is run again that came upon a half-made worktree of another git.
+HALF_MADE_TRIES = 20
+HALF_MADE_SECONDS = 0.02
+
+_COMMIT_ID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_locks: dict[str, threading.Lock] = {}
+_locks_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +62,10 @@ class Worktree:
 
 def list_worktrees(location: RepositoryLocation, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> list[Worktree]:
     """Return all worktrees of the repository, the main one first."""
-    output = run_git(
-        ["worktree", "list", "--porcelain", "-z"], cwd=location.run_directory, timeout_seconds=timeout_seconds
+    output = _past_half_made(
+        lambda: run_git(
+            ["worktree", "list", "--porcelain", "-z"], cwd=location.run_directory, timeout_seconds=timeout_seconds
+        )
     )
     found: list[Worktree] = []
     for block in output.stdout.split(b"\0\0"):
@@ -139,8 +153,12 @@ def add_detached(
     GitFailed, GitTimedOut, GitMissing
         If git fails; no half-made worktree is left.
     """
-    require_commit(location, commit)
-    _add(location, path, ["--detach", str(path), commit], timeout_seconds)
+    try:
+        _add(location, path, ["--detach", str(path), commit], timeout_seconds)
+    except GitFailed:
+        # Asked only now, since the commit is nearly always there: it was somebody's HEAD a moment ago.
+        require_commit(location, commit)
+        raise
     return _verified(location, path, commit)
 
 
@@ -221,13 +239,12 @@ def _works_on(path: Path, branch: str) -> bool:
 def _add(location: RepositoryLocation, path: Path, arguments: list[str], timeout_seconds: float) -> None:
     if os.path.lexists(path):
         raise WorktreePathTaken(f"{str(path)!r} exists already; no worktree was made.", details={"path": str(path)})
+    command = ["-c", "submodule.recurse=false", "worktree", "add", "--quiet", *arguments]
     try:
-        run_git(
-            ["-c", "submodule.recurse=false", "worktree", "add", "--quiet", *arguments],
-            cwd=location.run_directory,
-            timeout_seconds=timeout_seconds,
-            may_prompt=True,
-        )
+        with _adding(location):
+            _past_half_made(
+                lambda: run_git(command, cwd=location.run_directory, timeout_seconds=timeout_seconds, may_prompt=True)
+            )
     except GitFailed as error:
         words = str(error.details.get("stderr", ""))
         if "already registered worktree" in words:
@@ -241,8 +258,33 @@ def _add(location: RepositoryLocation, path: Path, arguments: list[str], timeout
         raise
 
 
+@contextlib.contextmanager
+def _adding(location: RepositoryLocation) -> Iterator[None]:
+    """Let one thread of this process at a time make a worktree in a repository; see :func:`_past_half_made`."""
+    with _locks_lock:
+        lock = _locks.setdefault(str(location.common_dir), threading.Lock())
+    with lock:
+        yield
+
+
+def _past_half_made(run: Callable[[], GitOutput]) -> GitOutput:
+    """Run a git that looks at all worktrees, again where it came upon one that another git was just making.
+
+    git writes the small files of a new worktree in place, and gives up when it finds one of them empty. It does so
+    before it makes anything itself.
+    """
+    for _ in range(HALF_MADE_TRIES - 1):
+        try:
+            return run()
+        except GitFailed as error:
+            words = str(error.details.get("stderr", ""))
+            if "failed to read" not in words or "commondir" not in words:
+                raise
+            time.sleep(HALF_MADE_SECONDS)
+    return run()
+
+
 def _verified(location: RepositoryLocation, path: Path, commit: str) -> RepositoryLocation:
-    found = run_git(["rev-parse", "HEAD"], cwd=path).text
     made: RepositoryLocation | None = None
     try:
         made = require_registered(path)
@@ -251,6 +293,7 @@ def _verified(location: RepositoryLocation, path: Path, commit: str) -> Reposito
         raise WorktreeMismatch(
             f"The new worktree {str(path)!r} is not registered; it was removed again.", details={"path": str(path)}
         ) from error
+    found = _detached_head(made) or run_git(["rev-parse", "HEAD"], cwd=path).text
     if found != commit or made.common_dir != location.common_dir:
         _discard(location, path)
         raise WorktreeMismatch(
@@ -258,6 +301,12 @@ def _verified(location: RepositoryLocation, path: Path, commit: str) -> Reposito
             details={"path": str(path), "expected": commit, "found": found},
         )
     return made
+
+
+def _detached_head(location: RepositoryLocation) -> str | None:
+    """Return the commit in the HEAD of a worktree, as its file has it; None if that names a branch, or is no file."""
+    content = (read_pointer(location.git_dir / "HEAD") or b"").strip()
+    return content.decode("ascii") if _COMMIT_ID.fullmatch(content) else None
 
 
 def _discard(location: RepositoryLocation, path: Path) -> None:
@@ -323,8 +372,10 @@ def checkout_drift(path: Path, expected_branch: str | None) -> CheckoutDrift:
         If the folder is no longer a worktree of its own.
     """
     location = require_registered(path)
-    head = run_git(["symbolic-ref", "--quiet", "HEAD"], cwd=location.root, accepted=(0, 1))
-    branch = head.text if head.status == 0 else None
+    branch = None
+    if _detached_head(location) is None:
+        head = run_git(["symbolic-ref", "--quiet", "HEAD"], cwd=location.root, accepted=(0, 1))
+        branch = head.text if head.status == 0 else None
     notes: list[str] = []
     if branch != expected_branch:
         if branch is None:

@@ -5,9 +5,10 @@ path and imports the standard library alone, and little of it. It hands the even
 one in the background where none answers, and prints what the host is to know: exactly one object with keys that this
 host accepts at this event, or not a single byte.
 
-The agent's work comes first. Whatever happens, it ends with status 0, and within :data:`LIFE_SECONDS`. An event that
-nobody takes is written, without secrets, to a folder from which a controller takes it later; one that cannot even be
-kept is counted. Outside of registered checkouts, and for agents that Bridge runs itself, nothing is done at all.
+The agent's work comes first. Whatever happens, it ends with status 0, and within the time that a person set for it,
+0.3 s unless they did. An event that nobody takes is written, without secrets, to a folder from which a controller takes
+it later; one that cannot even be kept is counted. Outside of registered checkouts, and for agents that Bridge runs
+itself, nothing is done at all.
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, BinaryIO
 
-#: How long the controller is waited for, and longest life of this process, in seconds from its first statement on.
-ANSWER_SECONDS = 0.2
-LIFE_SECONDS = 0.27
+#: How long the host may be kept waiting, in seconds, unless the settings say otherwise; and what of it is not spent on
+#: waiting for the controller, but on starting this process, and on keeping the event if nobody takes it.
+PATIENCE_SECONDS = 0.3
+START_SECONDS = 0.03
+KEEP_SECONDS = 0.07
 #: Largest event that is handed on, in bytes; the rest of a larger one is read and thrown away, and it is counted.
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 #: Longest text that is passed on to an agent and to a person, in characters; hosts cut longer ones in their own ways.
@@ -115,11 +118,14 @@ def _answer(host: str, environment: Mapping[str, str], data: bytes, folder: str)
     if not isinstance(name, str) or not _is_within(event.get("cwd"), folder):
         return b""
     settings = _load(os.path.join(folder, SETTINGS_FILE))
+    patience = settings["patience"]
+    signals.setitimer(signals.ITIMER_REAL, max(patience - START_SECONDS - (time.monotonic() - _begun), 0.001))
     delivery = {
         "id": f"{time.time_ns():x}-{os.getpid():x}",
         "host": host,
         "at": time.time(),
         "parent": os.getppid(),
+        "patience": patience - START_SECONDS - KEEP_SECONDS,
     }
     _pending.append((folder, host))
     answer = _ask(settings, delivery, data)
@@ -189,9 +195,9 @@ def _ask(settings: Mapping[str, Any], delivery: Mapping[str, Any], data: bytes) 
     greeting = b'{"bridge":1,"build":null,"role":"hook","token":null,"directory":null,"session":null}\n'
     head = (
         f'{{"id":{_quoted(str(delivery["id"]))},"host":{_quoted(str(delivery["host"]))},'
-        f'"at":{delivery["at"]!r},"parent":{delivery["parent"]!r}'
+        f'"at":{delivery["at"]!r},"parent":{delivery["parent"]!r},"patience":{delivery["patience"]!r}'
     ).encode("ascii")
-    deadline = _begun + ANSWER_SECONDS
+    deadline = _begun + delivery["patience"]
     peer = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
         peer.settimeout(max(deadline - time.monotonic(), 0.001))
@@ -319,7 +325,7 @@ def _end_at_once(_signal: int, _frame: FrameType | None) -> None:
 if __name__ == "__main__":
     for number in (signals.SIGALRM, signals.SIGTERM, signals.SIGINT, signals.SIGHUP):
         signals.signal(number, _end_at_once)
-    signals.setitimer(signals.ITIMER_REAL, LIFE_SECONDS)
+    signals.setitimer(signals.ITIMER_REAL, PATIENCE_SECONDS - START_SECONDS)
     main(
         sys.argv[1:],
         os.environ,

@@ -17,7 +17,7 @@ from typing import Any, Final
 from bridge.control.capture.places import CLIENT_NAME, FOLDER
 
 #: Seconds after which a host gives a hook up. The client ends itself long before; this is for a machine that stalls.
-TIMEOUT_SECONDS: Final = 2
+TIMEOUT_SECONDS: Final = 5
 
 
 class Scope(StrEnum):

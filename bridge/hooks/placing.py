@@ -46,6 +46,7 @@ def place_client(settings: Settings, environment: Mapping[str, str]) -> Path:
         "info": endpoint.info_path,
         "start": [*own_command("serve", "--detach", "--json")],
         "environment": started,
+        "patience": settings.hook_patience_seconds,
     }
     replace_file(folder / SETTINGS_FILE, json.dumps(facts).encode())
     replace_file(folder / FORMATS_FILE, json.dumps({"formats": portable_formats()}).encode())

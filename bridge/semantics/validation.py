@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge.semantics.errors import InvalidPayload, TransientKind, UnknownKind
 from bridge.semantics.kinds import CURRENT_VERSION, KINDS, is_transient
-from bridge.semantics.schemas import FieldError, field_errors, validator
+from bridge.semantics.schemas import FieldError, field_errors, is_valid, validator
 
 #: Longest part of a kind's name repeated in a message.
 _SHOWN_CHARACTERS = 80
@@ -47,6 +47,13 @@ def validate(kind: str, payload: Any, *, canonical: bytes | None = None) -> None
             f"The payload of {kind} does not fit its schema: {_sentence(fields)}. Nothing was written.",
             details={"kind": kind, "fields": fields},
         )
+
+
+def validate_plain(kind: str, payload: Any) -> None:
+    """Check a payload of plain JSON values, such as a parser returns, as :func:`validate` does; it is not copied."""
+    if kind in KINDS and is_valid(validator(f"semantic/v{CURRENT_VERSION}/{kind}"), payload):
+        return
+    validate(kind, payload)
 
 
 def payload_errors(version: int, kind: str, payload: Any, *, canonical: bytes | None = None) -> list[FieldError]:

@@ -18,9 +18,12 @@ CONDUCT: Final = "CONDUCT-THE-WORK"
 #: Seconds that a wait of the orchestrator takes at most; below the patience of every agent's client.
 WAIT_SECONDS: Final = 15
 #: Seconds for which one of two workers waits until the other one is there too.
-MEETING_SECONDS: Final = 25.0
+MEETING_SECONDS: Final = 40.0
 #: A summary with everything that quoting and decoding could spoil.
 AWKWARD: Final = 'Wrote it: “quotes” "plain" back\\slash \ttab\nline </tag> {{braces}} @here 🧵 naïve \u2028 end'
+
+#: How the prompt begins that tells a worker to mend its result.
+NOT_TAKEN: Final = "Your result was not taken."
 
 _ANSWER: Final = {
     "type": "object",
@@ -69,7 +72,7 @@ class Company:
         return [
             Scenario(CONDUCT, self.conduct),
             Scenario("TASK-first", [self._meet_and_write("first"), *self._handing_in("first", 1)]),
-            Scenario("TASK-second", [self._meet_and_write("second"), *self._mending("second", 2)]),
+            Scenario("TASK-second", self._mending()),
             Scenario("TASK-big", [self._write("big.txt", "big\n"), *self._handing_in("big", 3, padding="x" * 70_000)]),
             Scenario("TASK-killed", [Stall()]),
             Scenario("TASK-stalled", [Stall()]),
@@ -93,8 +96,10 @@ class Company:
             ids[name[1]] = identity[1]
             if re.search(r'"ended":\s*true', text):
                 ended[name[1]] = reference[1] if reference else ""
-        if not ids:
-            return Calls(tuple(self._delegate(name, **more) for name, more in _FIRST.items()))
+        for batch in _BATCHES:
+            # One after the other, since agents call the tools of one batch in any order.
+            if not ids.keys() >= batch.keys():
+                return Calls(tuple(self._delegate(name, **more) for name, more in batch.items()))
         builds_on = {"sibling_a": "first", "sibling_b": "second", "reader": "big"}
         missing = [name for name in builds_on.values() if name not in ended]
         if not missing and "reader" not in ids:
@@ -154,17 +159,22 @@ class Company:
     def _handing_in(self, name: str, answer: int, **data: str) -> Sequence[Step]:
         return self._handed(_result(f"{name}: {AWKWARD}", answer, **data))
 
-    def _mending(self, name: str, answer: int) -> Sequence[Any]:
+    def _mending(self) -> Any:
         """Hand in something whose data does not fit, be told, and hand in what does."""
-        wrong: dict[str, Any] = {**_result(name, answer), "data": {"answer": "two"}}
-        right = _result(f"{name}: {AWKWARD}", answer)
+        wrong: dict[str, Any] = {**_result("second", 2), "data": {"answer": "two"}}
+        right = _result(f"second: {AWKWARD}", 2)
+        write = self._meet_and_write("second")
         if self.has_tools:
-            return [Call("submit_result", {"result": wrong}), *self._handed(right)]
+            return [write, Call("submit_result", {"result": wrong}), *self._handed(right)]
 
-        def step(asked: Asked) -> Step:
-            return Say(_block(wrong))
+        def conduct(asked: Asked) -> Step:
+            if NOT_TAKEN in asked.prompts[-1]:
+                assert "/data/answer" in asked.prompts[-1]
+                assert "This is try 2 of 3." in asked.prompts[-1]
+                return Say(_block(right))
+            return Say(_block(wrong)) if asked.results else write(asked)
 
-        return [step, *self._handed(right)]
+        return conduct
 
     def _handed(self, result: Mapping[str, Any]) -> Sequence[Step]:
         if self.has_tools:
@@ -181,12 +191,8 @@ def _block(result: Mapping[str, Any]) -> str:
 
 
 #: The first delegations: two that work, one with a large result, and four that go wrong, each in its own way.
-_FIRST: Final[Mapping[str, Mapping[str, Any]]] = {
-    "first": {"output_schema": _ANSWER},
-    "second": {"output_schema": _ANSWER},
-    "stalled": {},
-    "killed": {},
-    "big": {"output_schema": _ANSWER},
-    "rubbish": {},
-    "outside": {"owned_paths": ["inside"]},
-}
+_BATCHES: Final[Sequence[Mapping[str, Mapping[str, Any]]]] = (
+    {"first": {"output_schema": _ANSWER}, "second": {"output_schema": _ANSWER}},
+    {"stalled": {}, "killed": {}},
+    {"big": {"output_schema": _ANSWER}, "rubbish": {}, "outside": {"owned_paths": ["inside"]}},
+)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agents import AGENTS, Installed, install
+from tests.e2e.agents import Installed, install, with_orchestrators
 from tests.e2e.modelserver import ModelServer
 from tests.e2e.namespace import INSIDE
 from tests.e2e.stage import Stage
@@ -23,8 +23,8 @@ def inside() -> None:
 
 @pytest.fixture(scope="session")
 def installed() -> dict[str, Installed]:
-    """Every agent that is installed; installing needs the network, and has happened before."""
-    return install([name for name in AGENTS if name in os.environ["BRIDGE_E2E_AGENTS"].split()])
+    """The agents asked for and their orchestrators; installing needs the network, and has happened before."""
+    return install(with_orchestrators(os.environ["BRIDGE_E2E_AGENTS"].split()))
 
 
 @pytest.fixture

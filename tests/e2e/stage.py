@@ -17,7 +17,7 @@ from tests.e2e.agents import Installed, set_up
 from tests.e2e.modelserver import ModelServer
 
 #: Longest wait for anything here; only what hangs takes so long.
-PATIENCE_SECONDS: Final = 180.0
+PATIENCE_SECONDS: Final = 240.0
 
 
 class Stage:

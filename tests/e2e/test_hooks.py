@@ -94,7 +94,7 @@ class Bench:
         return [one for one in self.bridge("session", "list") if one["harness"] == self.host]
 
     def entries(self, session_id: str) -> list[dict[str, Any]]:
-        found = self.bridge("log", session_id, "--all") if False else self.bridge("log", session_id)
+        found = self.bridge("log", session_id)
         return list(found["entries"] if isinstance(found, dict) else found)
 
     def turns(self) -> int:
@@ -104,8 +104,8 @@ class Bench:
         until(lambda: self.turns() >= count)
 
     def told(self, marker: str) -> str:
-        """What the model was told with the newest prompt under a marker."""
-        return self.server.requests(marker)[0].asked.text
+        """The first request under a marker, as it came: hosts put what hooks say into messages of any role."""
+        return json.dumps(self.server.requests(marker)[0].asked.body, ensure_ascii=False)
 
 
 def _claude(prompt: str, resume: bool, fork: bool) -> list[str]:
@@ -135,6 +135,9 @@ def bench(host: str, repository: Any, tmp_path: Path) -> Iterator[Bench]:
     """A bench with hooks installed and trusted, and a controller that runs."""
     state = tmp_path / "state"
     with ModelServer() as server:
+        # A busy machine takes longer over everything than an agent's user should wait; limits are tested elsewhere.
+        state.mkdir()
+        (state / "config.toml").write_text("hook_patience_seconds = 4\n")
         made = Bench(host, repository, tmp_path / "agent-home", state, server)
         made.bridge("init")
         made.bridge("hooks", "install", host)

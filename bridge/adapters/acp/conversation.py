@@ -60,13 +60,17 @@ class AcpConversation:
         self._transport = BoundedTransport(
             lines, max_malformed=request.limits.malformed_messages, may_read=self._has_room
         )
-        files = ConfinedFiles(request.directory)
+        confinement = request.confinement
+        # What Bridge writes for an agent is not confined by the kernel: it keeps to the same border by itself.
+        is_writable = confinement is None or request.directory in confinement.writable
+        files = ConfinedFiles(request.directory, is_writable=is_writable)
         self._terminals = Terminals(
             files,
             request.folder,
             request.environment,
             marker=request.marker,
             grace_seconds=request.limits.grace_seconds,
+            confinement=request.confinement,
         )
         self._client = ClientSide(
             files,
@@ -252,6 +256,9 @@ class AcpConversation:
         if asked is not None and now - asked > self._limits.cancel_seconds:
             seconds = self._limits.cancel_seconds
             return FailureClass.CANCELLED, f"The agent did not heed the request to stop within {seconds:g} seconds."
+        if self._child.has_ended and now - self._transport.heard_at > LEAVE_SECONDS:
+            # What it started may hold the pipe open, but nobody speaks the protocol any more.
+            return FailureClass.CRASHED, "The agent's process ended."
         if now - self._transport.heard_at > self._limits.silence_seconds:
             seconds = self._limits.silence_seconds
             return FailureClass.STALLED, f"The agent said nothing for {seconds:g} seconds and was ended."
@@ -272,6 +279,8 @@ class AcpConversation:
             self._is_open = False
             await self._child.cancel(self._limits.grace_seconds)
             failure, reason = problem
+            if failure is FailureClass.CRASHED:
+                failure, reason = await self.why_it_ended()
             is_cancel = failure is FailureClass.CANCELLED
             return ("cancelled", reason, None) if is_cancel else ("failed", reason, failure)
         error = answer.exception()

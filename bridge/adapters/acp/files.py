@@ -31,9 +31,12 @@ class ConfinedFiles:
     ----------
     directory
         Absolute. It may itself lie behind symlinks; what is below it may not.
+    is_writable
+        Whether files may be written at all.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_writable: bool = True) -> None:
+        self._is_writable = is_writable
         self._roots = tuple(dict.fromkeys((str(directory), os.path.realpath(directory))))
 
     def read(self, path: str, *, line: int | None = None, limit: int | None = None) -> str:
@@ -72,6 +75,10 @@ class ConfinedFiles:
 
     def write(self, path: str, text: str) -> None:
         """Replace or create a file in one step; missing folders are made. Raises as :meth:`read`."""
+        if not self._is_writable:
+            raise AgentFileUnusable(
+                f"{path[:300]!r} was not written: this worker only reads.", details={"path": path[:1000]}
+            )
         data = text.encode("utf-8", "surrogatepass")
         if len(data) > MAX_FILE_BYTES:
             raise AgentFileUnusable(

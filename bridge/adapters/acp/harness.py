@@ -17,7 +17,7 @@ from anyio import to_thread
 import bridge
 from bridge.adapters.acp.conversation import AcpConversation
 from bridge.adapters.base import Capabilities, FailureClass
-from bridge.adapters.conversation import OpenRequest
+from bridge.adapters.conversation import Introduction, OpenRequest
 from bridge.adapters.errors import (
     HarnessLoginNeeded,
     HarnessProtocolBroken,
@@ -69,6 +69,30 @@ class AcpHarness:
 
     async def open(self, request: OpenRequest) -> AcpConversation:
         """Start the program and a session in it; see ``bridge.adapters.conversation.ConversationHarness``."""
+        conversation = await self._started(request)
+        try:
+            await self._greet(conversation, request)
+        except BaseException:
+            # Also when cancelled: whatever happens, no process is left that nobody holds.
+            await conversation.close()
+            raise
+        return conversation
+
+    async def introduce(self, request: OpenRequest) -> Introduction:
+        """Start the program, ask what it can do, and end it."""
+        conversation = await self._started(request)
+        try:
+            offered = await self._introduced(_Steps(self.name, conversation, request))
+        finally:
+            await conversation.close()
+        about = offered.get("agentInfo")
+        version = about.get("version") if isinstance(about, Mapping) else None
+        capabilities = _mapping(offered.get("agentCapabilities"))
+        lacks = [] if _can_resume(capabilities) else ["resume"]
+        lacks += [] if capabilities.get("loadSession") is True else ["load"]
+        return Introduction(version[:80] if isinstance(version, str) and version else None, tuple(lacks))
+
+    async def _started(self, request: OpenRequest) -> AcpConversation:
         await to_thread.run_sync(lambda: request.folder.mkdir(parents=True, exist_ok=True, mode=0o700))
         piped = await spawn_piped(
             self.command,
@@ -77,6 +101,7 @@ class AcpHarness:
             stderr_path=request.folder / STDERR_FILE,
             output_limit_bytes=request.limits.stderr_bytes,
             marker=None if request.marker is None else Marker(request.marker),
+            confinement=request.confinement,
         )
         conversation = AcpConversation(
             request, piped, stderr=request.folder / STDERR_FILE, offers_terminals=self._may("terminal")
@@ -86,9 +111,7 @@ class AcpHarness:
                 await request.started(piped.child.identity)
             await to_thread.run_sync(importlib.import_module, "acp.connection")
             conversation.listen()
-            await self._greet(conversation, request)
         except BaseException:
-            # Also when cancelled: whatever happens, no process is left that nobody holds.
             await conversation.close()
             raise
         return conversation
@@ -98,15 +121,8 @@ class AcpHarness:
 
     async def _greet(self, conversation: AcpConversation, request: OpenRequest) -> None:
         steps = _Steps(self.name, conversation, request)
-        offered = await steps.call("initialize", self._introduction(), "the greeting")
-        if offered.get("protocolVersion") != PROTOCOL_VERSION:
-            raise HarnessProtocolBroken(
-                f"{self.name} speaks version {str(offered.get('protocolVersion'))[:40]} of the protocol; "
-                f"this Bridge speaks {PROTOCOL_VERSION}.",
-                details={"found": str(offered.get("protocolVersion"))[:40], "supported": PROTOCOL_VERSION},
-            )
-        capabilities = offered.get("agentCapabilities")
-        capabilities = capabilities if isinstance(capabilities, Mapping) else {}
+        offered = await self._introduced(steps)
+        capabilities = _mapping(offered.get("agentCapabilities"))
         steps.login_methods = _login_methods(offered)
         place = {"cwd": str(request.directory), "mcpServers": self._servers(request)}
         if request.native_session_id is None:
@@ -120,6 +136,17 @@ class AcpHarness:
         conversation.enter(identity, _current_model(session))
         if request.model is not None and request.model != conversation.model:
             await _choose_model(steps, conversation, session, request.model)
+
+    async def _introduced(self, steps: _Steps) -> Mapping[str, Any]:
+        """Greet the agent and return its answer."""
+        offered = await steps.call("initialize", self._introduction(), "the greeting")
+        found = offered.get("protocolVersion")
+        if found != PROTOCOL_VERSION:
+            raise HarnessProtocolBroken(
+                f"{self.name} speaks version {str(found)[:40]} of the protocol; this Bridge speaks {PROTOCOL_VERSION}.",
+                details={"found": str(found)[:40], "supported": PROTOCOL_VERSION},
+            )
+        return offered
 
     def _introduction(self) -> dict[str, Any]:
         has_files = self._may("fs")
@@ -137,8 +164,7 @@ class AcpHarness:
 
     def _way_back(self, capabilities: Mapping[str, Any]) -> str | None:
         """Return the method by which the agent takes up a session; resuming spares it from playing all of it back."""
-        own = capabilities.get("sessionCapabilities")
-        if self._may("resume") and isinstance(own, Mapping) and isinstance(own.get("resume"), Mapping):
+        if self._may("resume") and _can_resume(capabilities):
             return "session/resume"
         if self._may("load") and capabilities.get("loadSession") is True:
             return "session/load"
@@ -213,6 +239,14 @@ class _Steps:
             f"{self.name} wants a login first" + (f" (it offers: {offered})." if offered else "."),
             details={"methods": self.login_methods},
         ) from error
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _can_resume(capabilities: Mapping[str, Any]) -> bool:
+    return isinstance(_mapping(capabilities.get("sessionCapabilities")).get("resume"), Mapping)
 
 
 def _login_methods(offered: Mapping[str, Any]) -> list[str]:

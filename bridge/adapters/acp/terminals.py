@@ -13,6 +13,7 @@ from anyio import to_thread
 from bridge.adapters.acp.files import ConfinedFiles
 from bridge.adapters.errors import AgentFileUnusable
 from bridge.process.children import Child, ChildExit, spawn
+from bridge.process.confinement import Confinement
 from bridge.process.environment import child_environment
 from bridge.process.identity import MARKER_VARIABLE
 
@@ -48,6 +49,8 @@ class Terminals:
         Finds their processes after a crash.
     grace_seconds
         From SIGTERM to SIGKILL.
+    confinement
+        Where their programs may write; None: wherever this process may.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Terminals:
         *,
         marker: str | None,
         grace_seconds: float,
+        confinement: Confinement | None = None,
     ) -> None:
         self._files = files
         self._folder = folder
@@ -65,6 +69,7 @@ class Terminals:
         # In their environment only: ending one by its marker would end the agent, which carries the same.
         self._marking = {} if marker is None else {MARKER_VARIABLE: marker}
         self._grace_seconds = grace_seconds
+        self._confinement = confinement
         self._open: dict[str, _Terminal] = {}
         self._numbers = itertools.count(1)
 
@@ -91,6 +96,7 @@ class Terminals:
             stdout_path=output,
             stderr_path=output,
             output_limit_bytes=MAX_OUTPUT_BYTES,
+            confinement=self._confinement,
         )
         wanted = params.get("outputByteLimit")
         shown = wanted if isinstance(wanted, int) and not isinstance(wanted, bool) else MAX_SHOWN_BYTES

@@ -248,6 +248,9 @@ class PiConversation:
             seconds = limits.cancel_seconds
             text = f"The agent did not heed the request to stop within {seconds:g} seconds."
             raise Gone(FailureClass.CANCELLED, text)
+        if self._child.has_ended and now - self._heard_at > LEAVE_SECONDS:
+            # What it started may hold the pipe open, but nobody speaks the protocol any more.
+            raise Gone(FailureClass.CRASHED, "The agent's process ended.")
         if now - self._heard_at > limits.silence_seconds:
             text = f"The agent said nothing for {limits.silence_seconds:g} seconds and was ended."
             raise Gone(FailureClass.STALLED, text)

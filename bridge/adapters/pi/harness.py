@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
 from anyio import to_thread
 
 from bridge.adapters.base import Capabilities, FailureClass
-from bridge.adapters.conversation import OpenRequest
+from bridge.adapters.conversation import Introduction, OpenRequest
 from bridge.adapters.errors import HarnessProtocolBroken, HarnessStartFailed, ModelNotOffered, NativeResumeFailed
 from bridge.adapters.pi.conversation import Gone, PiConversation
-from bridge.process.children import spawn_piped
+from bridge.process.children import spawn, spawn_piped
 from bridge.process.environment import child_environment
 from bridge.process.identity import Marker
 
@@ -45,6 +46,29 @@ class PiHarness:
     def capabilities(self) -> Capabilities:
         return Capabilities(resume=True, cancel=True)
 
+    async def introduce(self, request: OpenRequest) -> Introduction:
+        """Start the program, see that it answers, and ask for its version; it says nothing else of itself."""
+        conversation = await self.open(request)
+        await conversation.close()
+        return Introduction(await self._version(request), ("fs", "load", "mcp", "terminal"))
+
+    async def _version(self, request: OpenRequest) -> str | None:
+        told = request.folder / "version.txt"
+        child = await spawn(
+            (self.command[0], "--version"),
+            cwd=request.directory,
+            environment=child_environment(request.environment, {**self.additions, **request.additions}),
+            stdout_path=told,
+            # Where pi says it.
+            stderr_path=request.folder / "version-errors.txt",
+        )
+        await child.wait(request.limits.start_seconds)
+        for path in (told, request.folder / "version-errors.txt"):
+            text = await to_thread.run_sync(_read, path)
+            if text.strip():
+                return text.split()[-1][:80]
+        return None
+
     async def open(self, request: OpenRequest) -> PiConversation:
         """Start the program and a session in it; see ``bridge.adapters.conversation.ConversationHarness``."""
         await to_thread.run_sync(lambda: request.folder.mkdir(parents=True, exist_ok=True, mode=0o700))
@@ -56,6 +80,7 @@ class PiHarness:
             stderr_path=request.folder / STDERR_FILE,
             output_limit_bytes=request.limits.stderr_bytes,
             marker=None if request.marker is None else Marker(request.marker),
+            confinement=request.confinement,
         )
         conversation = PiConversation(request, piped, stderr=request.folder / STDERR_FILE)
         try:
@@ -128,6 +153,10 @@ class PiHarness:
             raise HarnessStartFailed(
                 f"{self.name} ended before a session was open. {why.detail}", details=details
             ) from gone
+
+
+def _read(path: Path) -> str:
+    return path.read_bytes()[:1000].decode("utf-8", "replace")
 
 
 def _data(response: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -88,10 +88,14 @@ class Player:
 
     def _do_checkpoint(self, step: Step) -> None:
         checkpoint = step.value if isinstance(step.value, dict) else self._checkpoint()
-        self._say(f"```json\n{json.dumps(checkpoint, indent=1)}\n```")
+        self._say_block(checkpoint)
 
     def _do_result(self, step: Step) -> None:
-        self._say(f"```json\n{json.dumps(step.value, indent=1)}\n```")
+        self._say_block(step.value)
+
+    def _say_block(self, value: Any) -> None:
+        # A block begins a line, also where something was said before it in the same message.
+        self._say(("\n" if self.words else "") + f"```json\n{json.dumps(value, indent=1)}\n```")
 
     def _do_plan(self, step: Step) -> None:
         steps = [{"content": str(item), "priority": "medium", "status": "pending"} for item in step.value]

@@ -168,6 +168,7 @@ class _Run:
             mcp_servers=[self._server()] if self._has_tools else [],
             permission=task.permission or (allow_reading if task.write_mode == "read_only" else allow),
             started=self._started,
+            confinement=task.confinement,
             limits=replace(
                 limits,
                 silence_seconds=min(limits.silence_seconds, task.silence_seconds),

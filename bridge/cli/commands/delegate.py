@@ -121,7 +121,7 @@ def retry(
     It is a task of its own: the same request, told what became of the try before. Without --onto it goes on in the
     same worktree; with it the work is merged onto HEAD, and a conflict refuses it before anything starts.
     """
-    params: dict[str, Any] = {"task": task, "onto": onto}
+    params: dict[str, Any] = {"task": task, "onto_head": onto is not None}
     if feedback is not None:
         params["feedback"] = text_or_stdin(cli, feedback)
     return _request(cli, "delegations/retry", params, is_waiting=wait, may_begin=False)

@@ -160,7 +160,7 @@ def _check_evidence(cli: Cli, stage: _Stage, outcome: PlanOutcome) -> dict[str, 
 
 
 def _adopt(cli: Cli, stage: _Stage, outcome: PlanOutcome) -> list[str]:
-    from bridge.control.delegations.adoption import adopt
+    from bridge.control.delegations.adoption.adopting import adopt
     from bridge.control.delegations.model import AdoptionStatus
 
     commits = []

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from typing import Annotated
+
+import typer
 
 from bridge import __version__
 from bridge.cli.command import command
@@ -15,13 +18,22 @@ _ORDER: tuple[Status, ...] = ("ok", "warning", "failed")
 
 
 @command(exits={1: "A check failed."})
-def doctor(cli: Cli) -> int:
+def doctor(
+    cli: Cli,
+    *,
+    harnesses: Annotated[
+        bool,
+        typer.Option(
+            "--harnesses", help="Start each agent program that is installed, and ask its version and what it can do."
+        ),
+    ] = False,
+) -> int:
     """Check this machine, this installation and the state directory
 
     Looks at Python, git, SQLite, the search path, the encoding, the configuration and the state directory, and
     changes nothing. A warning is something that works with a catch; it does not change the exit status.
     """
-    checks = run_checks(cli)
+    checks = run_checks(cli, is_asking=harnesses)
     worst = max((check.status for check in checks), key=_ORDER.index)
     report = {
         "status": worst,

@@ -8,6 +8,8 @@ import typer
 
 from bridge.cli.command import command
 from bridge.cli.context import Cli
+from bridge.cli.errors import UsageInvalid
+from bridge.cli.oldstate import show_notes
 
 if TYPE_CHECKING:
     from bridge.control.lineage.notes import Note
@@ -57,11 +59,20 @@ def notes(
     limit: Annotated[
         int, typer.Option("--limit", min=1, max=MAX_LIMIT, help="At most so many together; the newest are kept.")
     ] = DEFAULT_LIMIT,
+    old_state: Annotated[
+        str | None,
+        typer.Option("--old-state", metavar="DIR", help="Read a folder of YAML sessions or signals instead."),
+    ] = None,
 ) -> int:
     """List the notes of a session, and of those it continues
 
-    Of all its branches, oldest first; an earlier session's come before a later one's.
+    Of all its branches, oldest first; an earlier session's come before a later one's. --old-state shows the notes of a
+    folder of an older kind without taking them in: of all its sessions, or with --session of one.
     """
+    if old_state is not None:
+        if include_previous:
+            raise UsageInvalid("--include-previous goes through sessions here; --old-state has none of them.")
+        return show_notes(cli, cli.directory / old_state, session, limit=limit)
     from bridge.cli.standing import open_existing, standpoint_of
     from bridge.control.lineage.notes import PREVIOUS, read_notes
 

@@ -34,7 +34,7 @@ def log(
         bool, typer.Option("--follow", "-f", help="Go on until the task has ended; with --json one object a line.")
     ] = False,
 ) -> int:
-    """Print what a task's worker said, did and printed, and the result as it handed it in
+    """Print what a task's worker said, did, printed and handed in
 
     First the entries of the worker's session, then what its attempts printed.
     """
@@ -119,7 +119,7 @@ def diff(
 
 
 def _diff_text(found: TaskDiff) -> str:
-    from bridge.git.paths import display_path
+    from bridge.git.paths import plain_path
 
     if not found.files:
         return "no changes"
@@ -127,9 +127,9 @@ def _diff_text(found: TaskDiff) -> str:
         return found.patch.decode("utf-8", "backslashreplace")
     lines = []
     for one in found.files:
-        old = "" if one.change.old_path is None else f"{display_path(one.change.old_path)} -> "
+        old = "" if one.change.old_path is None else f"{plain_path(one.change.old_path)} -> "
         counts = "binary" if one.additions is None else f"+{one.additions} -{one.deletions}"
-        lines.append(f"{one.change.status}  {old}{display_path(one.change.path)}  {counts}")
+        lines.append(f"{one.change.status}  {old}{plain_path(one.change.path)}  {counts}")
     return "\n".join(lines)
 
 

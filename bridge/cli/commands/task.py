@@ -13,7 +13,6 @@ from bridge.cli.context import Cli
 
 if TYPE_CHECKING:
     from bridge.control.controller import Controller
-    from bridge.control.delegations.adoption import Adoption
     from bridge.control.delegations.model import Delegation
     from bridge.control.delegations.steering.looking import Replay
     from bridge.control.delegations.steering.model import Pause
@@ -116,30 +115,74 @@ def cancel(cli: Cli, task: Task) -> int:
     return 0
 
 
-@command()
+@command(exits={1: "With --dry-run: something stands in the way."})
 def adopt(
     cli: Cli,
-    task: Task,
+    task: Annotated[list[str], typer.Argument(help="Tasks, as for show; several come together or not at all.")],
     *,
-    force: Annotated[bool, typer.Option("--force", help="Also a task that did not complete.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="With a merge commit in any case.")] = False,
+    squash: Annotated[bool, typer.Option("--squash", help="As one commit per task.")] = False,
+    pick: Annotated[bool, typer.Option("--pick", help="Commit by commit, made anew on top of the branch.")] = False,
+    check: Annotated[
+        str | None, typer.Option("--check", help="Command to run in the combined files first; it must end well.")
+    ] = None,
+    check_timeout: Annotated[
+        float, typer.Option("--check-timeout", help="Its time limit in seconds.", min=0.001)
+    ] = 1800.0,
+    into: Annotated[
+        str | None, typer.Option("--into", help="Git branch that takes them, if not the one they were asked for on.")
+    ] = None,
+    message: Annotated[str | None, typer.Option("--message", "-m", help="Message of commits that are made.")] = None,
+    allow_out_of_scope: Annotated[
+        bool, typer.Option("--allow-out-of-scope", help="Also what was written outside the owned paths.")
+    ] = False,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Run no hooks for commits that are made.")] = False,
+    no_gpg_sign: Annotated[bool, typer.Option("--no-gpg-sign", help="Sign no commits that are made.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also tasks that did not complete.")] = False,
 ) -> int:
-    """Merge a task's commits into the branch that is checked out
+    """Bring tasks' commits onto the git branch that they were asked for on
 
-    Either all of it happens or nothing: with a conflict, or with uncommitted edits in the way, branch, index and
-    files stay as they are.
+    Either all of it happens or nothing: with a conflict, a check that fails, or uncommitted edits in the way, branch,
+    index and files stay as they are. A branch that is checked out moves forward with its files; work in progress
+    stays as it is.
     """
-    from bridge.control.delegations.adoption import adopt as adopt_task
+    from bridge.cli.adoptionview import adoption_lines, preview_lines
+    from bridge.cli.errors import UsageInvalid
+    from bridge.control.delegations.adoption.adopting import adopt as adopt_tasks
+    from bridge.control.delegations.adoption.model import Method, Wish
+    from bridge.control.delegations.adoption.previewing import preview
 
-    with found_task(cli, task) as (controller, delegation):
-        done = adopt_task(controller, delegation, is_forced=force)
-    cli.output.emit(done.to_json(), _adoption(done))
+    chosen = [
+        method for method, is_on in ((Method.MERGE, merge), (Method.SQUASH, squash), (Method.PICK, pick)) if is_on
+    ]
+    if len(chosen) > 1:
+        raise UsageInvalid("Only one of --merge, --squash and --pick can be given.")
+    wish = Wish(
+        method=chosen[0] if chosen else Method.AUTO,
+        into=into,
+        check=check,
+        check_timeout_seconds=check_timeout,
+        message=message,
+        allows_out_of_scope=allow_out_of_scope,
+        is_forced=force,
+        runs_hooks=not no_verify,
+        is_signed=not no_gpg_sign,
+    )
+    with _found(cli, *task) as (controller, delegations):
+        if dry_run:
+            found = preview(controller, *delegations, wish=wish)
+            cli.output.emit(found.to_json(), preview_lines(found))
+            return 0 if found.is_adoptable else 1
+        done = adopt_tasks(controller, *delegations, wish=wish)
+    cli.output.emit(done.to_json(), adoption_lines(done))
     return 0
 
 
 @command()
 def discard(cli: Cli, task: Task) -> int:
     """Give up a task's changes and its worktree; they stay under a ref of Bridge's own"""
-    from bridge.control.delegations.adoption import discard as discard_task
+    from bridge.control.delegations.adoption.discarding import discard as discard_task
 
     with found_task(cli, task) as (controller, delegation):
         done = discard_task(controller, delegation)
@@ -153,6 +196,13 @@ def discard(cli: Cli, task: Task) -> int:
 @contextmanager
 def found_task(cli: Cli, reference: str) -> Iterator[tuple[Controller, Delegation]]:
     """Open the store, close what a crash left open, and find a task."""
+    with _found(cli, reference) as (controller, delegations):
+        yield controller, delegations[0]
+
+
+@contextmanager
+def _found(cli: Cli, *references: str) -> Iterator[tuple[Controller, list[Delegation]]]:
+    """Open the store, close what a crash left open, and find tasks."""
     from bridge.cli.standing import open_if_there
     from bridge.control.delegations.recovery import recover
     from bridge.control.delegations.tasks import find_task
@@ -160,11 +210,12 @@ def found_task(cli: Cli, reference: str) -> Iterator[tuple[Controller, Delegatio
 
     with open_if_there(cli) as controller:
         if controller is None:
-            raise TaskNotFound(f"There is no task {reference[:80]!r}.", details={"reference": reference[:200]})
+            first = references[0]
+            raise TaskNotFound(f"There is no task {first[:80]!r}.", details={"reference": first[:200]})
         _tell_recovered(cli, recover(controller))
         with controller.store.read() as connection:
-            delegation = find_task(connection, reference)
-        yield controller, delegation
+            delegations = [find_task(connection, reference) for reference in references]
+        yield controller, delegations
 
 
 def _tell_recovered(cli: Cli, closed: list[Delegation]) -> None:
@@ -180,12 +231,12 @@ def _tell_recovered(cli: Cli, closed: list[Delegation]) -> None:
 def _table(tasks: list[Delegation]) -> str:
     if not tasks:
         return "no tasks"
-    from bridge.cli.rendering import cut
+    from bridge.cli.rendering import cut, one_line
 
     name_width = max(len(task.name or "-") for task in tasks)
     return "\n".join(
         f"{task.id}  {task.plan_id or '-':<9}  {task.name or '-':<{name_width}}  {task.status:<16}  "
-        f"{task.adoption_status or '-':<9}  {cut(_waits(task) + task.request.objective, 60)}"
+        f"{task.adoption_status or '-':<9}  {cut(_waits(task) + one_line(task.request.objective), 60)}"
         for task in tasks
     )
 
@@ -220,11 +271,3 @@ def _details(details: TaskDetails) -> str:
         kept = f" ({task.kept_reason})" if task.kept_reason else ""
         lines.append(f"  worktree {details.workspace.status}: {details.workspace.path}{kept}")
     return "\n".join(lines)
-
-
-def _adoption(done: Adoption) -> str:
-    task = done.delegation
-    if done.was_contained:
-        return f"{task.name or task.id}: the branch held its changes already ({done.commit[:12]})"
-    files = len(done.files_changed)
-    return f"{task.name or task.id}: adopted {files} file(s) into {done.branch} as {done.commit[:12]}"

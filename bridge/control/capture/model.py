@@ -28,6 +28,8 @@ class Delivery:
         When the client had it, in seconds since 1970; None if it says none.
     parent
         The process that started the client.
+    patience
+        How long the client waits for the answer, in seconds; None if it says nothing.
     raw
         The host's JSON.
     is_live
@@ -39,6 +41,7 @@ class Delivery:
     raw: Mapping[str, Any]
     at: float | None = None
     parent: int | None = None
+    patience: float | None = None
     is_live: bool = True
 
 

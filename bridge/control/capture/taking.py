@@ -132,6 +132,7 @@ class Capture:
             controller.keeper.keep(observation)
         if captured is None and workspace is not None:
             captured = begin(controller, event, workspace, process=process, observation=observation)
+            self._forget_process(process)
         assert captured is not None, "an event is of a session that is recorded, or was made just now"  # noqa: S101
         if event.subagent is not None:
             return Taken(NOTHING, self._take_of_subagent(delivery, event, captured, observation))
@@ -350,6 +351,13 @@ class Capture:
             self._known[captured.host, captured.native_id] = captured
             while len(self._known) > MAX_KNOWN:
                 del self._known[next(iter(self._known))]
+
+    def _forget_process(self, process: ProcessIdentity | None) -> None:
+        """Read anew what is known of the sessions of a process: the one that it forked was changed by that."""
+        with self._guard:
+            stale = [key for key, known in self._known.items() if process is not None and known.process == process]
+            for key in stale:
+                del self._known[key]
 
     def _is_recorded(self, captured: Captured, delivery: Delivery) -> bool:
         """Tell whether an event that was kept by its client had been taken all the same."""

@@ -7,9 +7,9 @@ from typing import Final
 
 from bridge.control.delegations.model import Delegation
 from bridge.control.errors import RetryConflict
-from bridge.git.paths import display_path
+from bridge.git.merging import merge_from
+from bridge.git.paths import plain_path
 from bridge.git.repository import discover
-from bridge.git.treecarrying import merge_difference
 
 #: Conflicting paths that a refusal names.
 MAX_NAMED_PATHS: Final = 20
@@ -28,9 +28,9 @@ def carried_work(checkout: Path, before: Delegation, head: str, *, timeout_secon
     if before.base_commit is None or before.result_commit is None:
         return None
     location = discover(checkout)
-    merged = merge_difference(location, before.base_commit, before.result_commit, head, timeout_seconds=timeout_seconds)
+    merged = merge_from(location, before.base_commit, head, before.result_commit, timeout_seconds=timeout_seconds)
     if not merged.is_clean:
-        paths = sorted({display_path(conflict.path) for conflict in merged.conflicts})
+        paths = sorted({plain_path(conflict.path) for conflict in merged.conflicts})
         raise RetryConflict(
             f"The work of {before.name or before.id} conflicts with {head[:12]} in {len(paths)} paths. "
             "Nothing was started.",

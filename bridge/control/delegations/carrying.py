@@ -29,7 +29,7 @@ from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.logs import get_logger
 from bridge.git.commits import preserve
-from bridge.git.repository import discover
+from bridge.git.repository import RepositoryLocation, discover
 from bridge.git.treecarrying import bring_to_tree
 from bridge.git.worktrees import require_registered
 from bridge.workspaces import checkouts
@@ -125,18 +125,24 @@ def _failed(delegation: Delegation, error: BaseException) -> AttemptOutcome:
 def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
     """Reserve, make and record everything that a worker needs before it starts."""
     controller, delegation = orchestration.controller, approved.delegation
+    location: RepositoryLocation | None = None
     if delegation.request.write_mode == WriteMode.SHARED:
         workspace, base = orchestration.workspace, _shared_base(controller, orchestration.checkout, delegation.id)
     elif delegation.workspace_id is not None:
         workspace, base = _taken_up(controller, delegation), approved.base_commit
     else:
-        workspace, base = _own_worktree(orchestration, approved), approved.base_commit
+        workspace, location = _own_worktree(orchestration, approved)
+        base = approved.base_commit
     observation = controller.observer.observe_exactly(workspace.folder)
     controller.keeper.keep(observation)
     objective = delegation.request.objective
 
     def record(recording: RecordingTransaction) -> Assigned:
         connection, moment = recording.tx.connection, recording.moment
+        if location is not None:
+            body = {"delegation_id": delegation.id, "base_commit": base}
+            recording.event(f"workspace:{workspace.id}", "worktree.created", body)
+            checkouts.activate(recording.tx, workspace, location, moment)
         save_state(recording.tx, observation, moment)
         agent = Agent(
             id=f"a{secrets.token_hex(6)}",
@@ -181,8 +187,8 @@ def _prepare(orchestration: Orchestration, approved: Approved) -> Assigned:
     return controller.recorder.transact(record)
 
 
-def _own_worktree(orchestration: Orchestration, approved: Approved) -> Workspace:
-    """Reserve, make and record a worktree. The delegation's row names it from the first step, so none is forgotten."""
+def _own_worktree(orchestration: Orchestration, approved: Approved) -> tuple[Workspace, RepositoryLocation]:
+    """Reserve and make a worktree. The delegation's row names it from the first step, so that none is forgotten."""
     controller, delegation = orchestration.controller, approved.delegation
 
     def reserve(recording: RecordingTransaction) -> Workspace:
@@ -200,17 +206,12 @@ def _own_worktree(orchestration: Orchestration, approved: Approved) -> Workspace
         recording.event(f"workspace:{reserved.id}", "worktree.reserved", {"delegation_id": delegation.id})
         return reserved
 
-    def activate(recording: RecordingTransaction) -> Workspace:
-        body = {"delegation_id": delegation.id, "base_commit": approved.base_commit}
-        recording.event(f"workspace:{reserved.id}", "worktree.created", body)
-        return checkouts.activate(recording.tx, reserved, location, recording.moment)
-
     reserved = controller.recorder.transact(reserve)
     location = checkouts.create(discover(orchestration.checkout), reserved)
     if approved.carried_tree is not None:
         timeout = controller.settings.git_timeout_seconds
         bring_to_tree(location, approved.carried_tree, timeout_seconds=timeout)
-    return controller.recorder.transact(activate)
+    return reserved, location
 
 
 def _taken_up(controller: Controller, delegation: Delegation) -> Workspace:

@@ -25,13 +25,15 @@ from bridge.conversations.models import EntryDraft, stamp_to_json
 from bridge.conversations.store import get_entry
 from bridge.foundation.errors import BridgeError
 from bridge.git.commits import Preserved, preserve
+from bridge.git.errors import WorktreeNotRegistered
 from bridge.git.history import changed_paths, is_ancestor
 from bridge.git.observe import Observation
 from bridge.git.paths import plain_path
 from bridge.git.repository import discover
-from bridge.git.worktrees import checkout_drift
+from bridge.git.worktrees import checkout_drift, require_registered
 from bridge.storage.transaction import Connection
-from bridge.workspaces.store import save_state
+from bridge.workspaces.models import folder_of
+from bridge.workspaces.store import find_workspace, save_state
 
 #: Where a delegation's commits are kept until nobody needs them; nothing else points to them.
 RESULT_REF = "refs/bridge/tasks/{delegation_id}/result"
@@ -56,6 +58,10 @@ def inspect(
     it is. What cannot be inspected is told as such and never taken for "no changes".
     """
     timeout = controller.settings.git_timeout_seconds
+    if not is_shared:
+        problem = _foreign(controller, delegation_id, worktree)
+        if problem is not None:
+            return Inspected(GitFacts(base_commit, None, problem=problem), None, controller.observer.observe(None))
     observation = controller.observer.observe_exactly(worktree)
     controller.keeper.keep(observation)
     try:
@@ -67,8 +73,9 @@ def inspect(
             timeout_seconds=timeout,
         )
         location = discover(worktree)
-        changes = changed_paths(location, base_commit, preserved.commit)
-        if not is_shared and not is_ancestor(location, base_commit, preserved.commit):
+        is_changed = preserved.commit != base_commit
+        changes = changed_paths(location, base_commit, preserved.commit) if is_changed else []
+        if is_changed and not is_shared and not is_ancestor(location, base_commit, preserved.commit):
             drift += (f"HEAD is at {preserved.head}, which does not descend from the base {base_commit}.",)
     except (BridgeError, OSError) as error:
         problem = error.message if isinstance(error, BridgeError) else str(error)
@@ -86,6 +93,24 @@ def inspect(
         drift=drift + omitted,
     )
     return Inspected(facts, preserved, observation)
+
+
+def _foreign(controller: Controller, delegation_id: str, worktree: Path) -> str | None:
+    """Return why git is not to be run in a worktree; None if it may be.
+
+    Its worker could have put a repository of its own making in its place, whose configuration names programs.
+    """
+    with controller.store.read() as connection:
+        workspace_id = rows.require_delegation(connection, delegation_id).workspace_id
+        workspace = None if workspace_id is None else find_workspace(connection, workspace_id)
+    try:
+        location = require_registered(worktree)
+    except WorktreeNotRegistered as error:
+        return error.message
+    known = None if workspace is None else workspace.common_dir
+    if known is not None and location.common_dir != folder_of(known):
+        return f"{str(worktree)!r} is a worktree of {str(location.common_dir)!r} now. Nothing was run there."
+    return None
 
 
 def conclude(

@@ -12,6 +12,7 @@ from bridge.control.delegations.changing import change_delegation, close_unstart
 from bridge.control.delegations.concluding import Inspected, conclude, inspect
 from bridge.control.delegations.lost import lost_controllers, sees_processes_of
 from bridge.control.delegations.model import Attempt, Delegation, DelegationStatus, PlanStatus
+from bridge.control.delegations.preparing import give_back, setup_marker
 from bridge.control.delegations.releasing import release_worktree
 from bridge.control.delegations.settlement import AttemptOutcome, GitFacts
 from bridge.control.delegations.working import attempt_marker
@@ -122,6 +123,10 @@ def _close(controller: Controller, delegation: Delegation, grace_seconds: float,
         workspace = None if delegation.workspace_id is None else find_workspace(connection, delegation.workspace_id)
     unfinished = [attempt for attempt in attempts if attempt.finished_at is None]
     ended = sum(_end_processes(attempt, grace_seconds) for attempt in unfinished) if is_local else 0
+    if is_local and not attempts:
+        ended += len(end_marked_blocking(Marker(setup_marker(delegation.id)), grace_seconds).found)
+    if is_local and workspace is not None:
+        give_back(controller, delegation, workspace)
     if workspace is None or delegation.base_commit is None or not attempts:
         # No worker ever ran in it; whatever was made of a worktree holds nobody's work.
         facts = GitFacts(str(delegation.base_commit), None)

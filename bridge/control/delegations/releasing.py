@@ -9,6 +9,7 @@ from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.model import AdoptionStatus, Delegation
+from bridge.control.delegations.preparing import give_back, lent_folder
 from bridge.control.recording import RecordingTransaction
 from bridge.workspaces import checkouts
 from bridge.workspaces.models import Workspace, WorkspaceKind, WorkspaceStatus
@@ -32,6 +33,8 @@ def release_worktree(
     workspace = _worktree_of(controller, delegation)
     if workspace is None:
         return delegation
+    # Once more, if it could not be done when the worker ended.
+    give_back(controller, delegation, workspace)
     reason = _reason_to_keep(controller, delegation, workspace, kept_in, preserved or delegation.result_commit)
 
     def record(recording: RecordingTransaction) -> Delegation:
@@ -84,6 +87,9 @@ def _reason_to_keep(
         others = rows.open_in_workspace(connection, workspace.id, without=delegation.id)
     if others:
         return f"{others[0].name or others[0].id} works in it"
+    lent = lent_folder(controller, delegation.id)
+    if lent.exists():
+        return f"objects of its worker could not be brought into the repository; they are in {lent}"
     # What the result ref holds is kept until somebody removes the ref itself.
     refs = [*kept_in, *(commit for commit in (delegation.result_ref, preserved) if commit is not None)]
     return checkouts.release(

@@ -21,11 +21,13 @@ from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.changing import change_delegation
 from bridge.control.delegations.model import Attempt, Delegation, DelegationStatus, Submission
+from bridge.control.delegations.preparing import Place, open_door, placed
 from bridge.control.delegations.settlement import AttemptOutcome
 from bridge.control.delegations.steering.approvals import Approver
 from bridge.control.delegations.steering.messages import Inbox
 from bridge.control.delegations.steering.pausing import sit_out
 from bridge.control.delegations.submitting import SUBMITTED_GRACE_SECONDS, AttemptDesk, final_submission, has_ended
+from bridge.control.errors import SetupFailed
 from bridge.control.recording import RecordingTransaction
 from bridge.control.taskgroups import sole_error_group
 from bridge.conversations.models import EntryDraft
@@ -54,6 +56,8 @@ class Assigned:
     worktree: Path
     worker_session_id: str
     policy: WorkspacePolicy = field(default_factory=WorkspacePolicy)
+    #: What its processes get of their place, once that is ready.
+    place: Place | None = None
 
 
 async def work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
@@ -63,7 +67,23 @@ async def work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
     told what was wrong. After other failures the policy says whether there is another, which uses up none of those;
     after a quota that is used up it begins once the credential is no longer paused.
     If the calling task is cancelled, the worker's processes are ended first.
+
+    Raises
+    ------
+    InvalidConfiguration, SetupFailed, NoFreePort, ConfinementRefused, ObjectsNotTaken
+        If the worker's place cannot be made ready; no attempt was begun then.
     """
+    session_id = assigned.worker_session_id
+    try:
+        async with placed(controller, assigned.delegation, worktree=assigned.worktree, session_id=session_id) as place:
+            return await _work(controller, replace(assigned, place=place))
+    except SetupFailed as error:
+        if not error.details["is_cancelled"]:
+            raise
+        return _cancelled_before(1, assigned.delegation.request.attempts_permitted)
+
+
+async def _work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
     delegation = assigned.delegation
     permitted, number = delegation.request.attempts_permitted, 0
     problems: Sequence[Mapping[str, str]] = ()
@@ -109,12 +129,11 @@ async def _attempt(
     offer = await to_thread.run_sync(partial(controller.recorder.transact, begin))
     cancel = anyio.Event()
     task = _task_request(controller, assigned, number, permitted, problems, offer=offer)
+    runner = harness(delegation.request.harness, controller.settings.harness, state=controller.settings.home)
+    await to_thread.run_sync(partial(open_door, controller, assigned.place, runner.capabilities))
     async with sole_error_group() as group:
         group.start_soon(_watch_for_end, controller, delegation.id, number, cancel)
-        settings = controller.settings
-        outcome = await harness(delegation.request.harness, settings.harness, state=settings.home).run(
-            task, _Sink(controller, assigned, number, offer), cancel=cancel
-        )
+        outcome = await runner.run(task, _Sink(controller, assigned, number, offer), cancel=cancel)
         group.cancel_scope.cancel()
     duration = max(0.0, controller.clock.monotonic() - began)
     # The worker is done: from here on its outcome stands, whatever happens to whoever waits for it.
@@ -197,6 +216,8 @@ def _task_request(
     offer: Offer | None,
 ) -> TaskRequest:
     request = assigned.delegation.request
+    place = assigned.place or Place(controller.environment)
+    folder = attempt_folder(controller, assigned.delegation.id, number)
     return TaskRequest(
         delegation_id=assigned.delegation.id,
         attempt=number,
@@ -210,9 +231,10 @@ def _task_request(
         output_schema=request.output_schema,
         command=request.command,
         worktree=assigned.worktree,
-        folder=attempt_folder(controller, assigned.delegation.id, number),
-        environment=controller.environment,
-        additions=request.environment,
+        folder=folder,
+        environment=place.inherited,
+        additions={**request.environment, **place.additions},
+        confinement=place.confined_to(folder),
         mcp_command=() if offer is None else offer.command,
         mcp_environment={} if offer is None else offer.environment,
         marker=attempt_marker(assigned.delegation.id, number),

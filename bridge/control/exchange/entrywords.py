@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from bridge.control.reading.views import summary_of, unreadable
+from bridge.control.reading.views import gap_before, summary_of, unreadable
 from bridge.conversations.facets import problem_of
 from bridge.conversations.models import Entry
 from bridge.foundation.ids import short_entry
@@ -101,6 +101,9 @@ class EntryWords:
                 return self._tool([first, entry], {**asked, **payload}, before.joined(around))
             return self._tool([entry], payload, around)
         role, title, parts = _words(entry, payload)
+        missing = gap_before(entry)
+        if missing is not None:
+            parts = [Fields([("gap", f"{missing}, which came before, is not here")]), *parts]
         return self._made([entry], role, title, parts, around)
 
     def unanswered(self) -> Iterator[Block]:

@@ -11,7 +11,10 @@ from typing import Any, Final, Literal
 
 from bridge.control.contexts.building import require_readable_path
 from bridge.control.controller import Controller
+from bridge.control.errors import NoRawLines
 from bridge.control.exchange.documents import Document, DocumentRequest
+from bridge.control.exchange.foreign import store as rows
+from bridge.control.exchange.foreign.rawlines import Rebuilt, rebuild
 from bridge.control.exchange.sessionfiles import session_file_of
 from bridge.control.standpoint import Standpoint, find_session
 from bridge.conversations.forest import require_session
@@ -35,7 +38,7 @@ from bridge.transcripts.portable import (
 from bridge.workspaces.store import page_body, page_index_text, page_size, state_text
 
 #: Forms of a file: for programs, and for people.
-Format = Literal["jsonl", "session-file", "markdown", "html"]
+Format = Literal["jsonl", "session-file", "markdown", "html", "raw"]
 #: Bytes that are written at once, about.
 CHUNK_BYTES: Final = 64 * 1024
 
@@ -67,16 +70,21 @@ class ExportRequest:
 class Export:
     """A file being written.
 
-    ``entries`` and ``bytes`` grow as :attr:`chunks` is consumed.
+    ``entries`` and ``bytes`` grow as :attr:`chunks` is consumed. ``rebuilt`` says of a transcript that is written again
+    how true it is.
     """
 
     session_id: str
     chunks: Iterator[bytes]
     entries: int = 0
     bytes: int = 0
+    rebuilt: Rebuilt | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"session_id": self.session_id, "entries": self.entries, "bytes": self.bytes}
+        shown: dict[str, Any] = {"session_id": self.session_id, "entries": self.entries, "bytes": self.bytes}
+        if self.rebuilt is not None:
+            shown |= {"exact": self.rebuilt.is_exact, "changed_lines": self.rebuilt.changed_lines}
+        return shown
 
 
 @contextmanager
@@ -102,6 +110,8 @@ def open_export(controller: Controller, standpoint: Standpoint, request: ExportR
             pieces = _PortableFile(connection, session, request, controller.now(), export).pieces()
         elif request.format == "session-file":
             pieces = _session_file(connection, session, request, export)
+        elif request.format == "raw":
+            pieces = _raw_lines(connection, session, export)
         else:
             pieces = _document(connection, session, request, controller.now(), export)
         export.chunks = _chunked(pieces, export)
@@ -150,6 +160,19 @@ def _session_file(connection: Connection, session: Session, request: ExportReque
         entries += iterate_entries(connection, session.id)
     export.entries = sum(not entry.is_root for entry in entries)
     yield session_file_of(session.id, session.created_at, session.active_entry_id, entries)
+
+
+def _raw_lines(connection: Connection, session: Session, export: Export) -> Generator[bytes]:
+    """Yield the transcript that a session was made from, as its lines were kept; the longest one of several."""
+    natives = [row.native_id for row in rows.natives_of(connection, session.id)]
+    sources = rows.sources_of(connection, natives)
+    if not sources:
+        raise NoRawLines(
+            f"No transcript is kept of {session.id}.", details={"session_id": session.id, "native_ids": natives}
+        )
+    export.rebuilt = Rebuilt()
+    yield from rebuild(connection, sources[0], export.rebuilt)
+    export.entries = export.rebuilt.lines
 
 
 def _document(

@@ -126,6 +126,11 @@ class Imported:
     def added(self) -> int:
         return sum(session.added for session in self.sessions)
 
+    @property
+    def torn(self) -> int:
+        """How many of the findings are a last line that was cut off, or is being written."""
+        return sum(finding.kind == "torn_tail" for finding in self.findings)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "session_id": self.session_id,

@@ -12,6 +12,8 @@ from bridge.control.errors import ImportUnreadable
 
 #: Bytes from the beginning of a file by which formats are told apart.
 HEAD_BYTES: Final = 256 * 1024
+#: A first line that is longer is read up to so many bytes more.
+MAX_FIRST_LINE_BYTES: Final = 32 * 1024 * 1024
 
 
 class Source:
@@ -61,13 +63,19 @@ class Source:
             raise self.unreadable(error) from error
 
     def head(self) -> bytes:
-        """Return the first :data:`HEAD_BYTES` bytes, or fewer. Raises as :meth:`open`; of a folder, nothing."""
+        """Return the first :data:`HEAD_BYTES` bytes, or fewer; more where the first line is longer.
+
+        Raises as :meth:`open`. Of a folder, nothing.
+        """
         if self._head is None:
             if self.is_directory:
                 self._head = b""
             else:
                 with self.open() as stream:
                     self._head = stream.read(HEAD_BYTES)
+                    if len(self._head) == HEAD_BYTES and b"\n" not in self._head:
+                        # A first line that long (a picture in the first prompt) is still what tells the form.
+                        self._head += stream.readline(MAX_FIRST_LINE_BYTES)
         return self._head
 
     def unreadable(self, error: OSError) -> ImportUnreadable:

@@ -17,6 +17,9 @@ from bridge.semantics.interpretation import interpret, require_readable
 from bridge.semantics.kinds import CURRENT_VERSION
 from bridge.semantics.stamps import RepositoryState, UnknownReason
 
+#: Key of an imported entry's source that names the parent which was not there.
+MISSING_PARENT: Final = "missing_parent"
+MISSING_PARENT_MARK: Final = f'"{MISSING_PARENT}":'
 #: Longest one-line summary of an entry, in characters.
 MAX_SUMMARY_CHARACTERS: Final = 300
 #: Payload fields that say in words what an entry is about, the first present one wins.
@@ -149,7 +152,23 @@ def summary_of(entry: Entry | ListedEntry) -> str:
         text = shown_text(entry)
         payload = interpret(entry.semantic_schema_version, entry.kind, text, entry_id=entry.id).payload
     words = _one_line(_words(entry.kind, payload)) if isinstance(payload, dict) else ""
+    missing = gap_before(entry)
+    if missing is not None:
+        words = _one_line(f"(gap: {missing}, which came before, is not here) {words}")
     return words or (f"(long text, {entry.payload_bytes} bytes)" if isinstance(entry, ListedEntry) and is_long else "")
+
+
+def gap_before(entry: Entry | ListedEntry) -> str | None:
+    """Return what an imported entry named as its parent, if that was not there: what came before it is missing."""
+    text = shown_text(entry)
+    # Most entries have none: a look at the text costs little, reading it does.
+    if MISSING_PARENT_MARK not in text or unreadable(entry) is not None:
+        return None
+    payload = parse_json(text)
+    meta = payload.get("provider_meta") if isinstance(payload, dict) else None
+    source = meta.get("source") if isinstance(meta, dict) else None
+    missing = source.get(MISSING_PARENT) if isinstance(source, dict) else None
+    return missing if isinstance(missing, str) else None
 
 
 def _words(kind: str, payload: dict[str, Any]) -> str:

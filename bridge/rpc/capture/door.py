@@ -1,8 +1,8 @@
 """The door for hooks on the controller's socket: one event in, one answer out.
 
-After the greeting a client sends one line, ``{"id", "host", "at", "parent", "event"}``, where ``event`` is the host's
-JSON as it came, and is answered with one, ``{"taken": true, "context", "notice"}``. It is answered within
-:data:`ANSWER_SECONDS`, for an agent waits; recording goes on after that. What was too late to be told is told later.
+After the greeting a client sends one line, ``{"id", "host", "at", "parent", "patience", "event"}``, where ``event`` is
+the host's JSON as it came, and is answered with one, ``{"taken": true, "context", "notice"}``. It is answered within
+the patience it named, for an agent waits; recording goes on after that. What was too late to be told is told later.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ from bridge.storage.errors import DatabaseBusy, DatabaseFailed
 
 #: The role by which hooks greet.
 ROLE: Final = "hook"
-#: Seconds after which an event counts as taken whether or not it is recorded by then.
-ANSWER_SECONDS: Final = 0.12
+#: Seconds of a client's patience that its connecting and reading of the answer take.
+TRANSFER_SECONDS: Final = 0.08
+#: Shortest and longest time that an event is given to be recorded before it is answered, in seconds.
+LEAST_SECONDS: Final = 0.05
+MOST_SECONDS: Final = 5.0
 #: Seconds that a client may take for its one line.
 LINE_SECONDS: Final = 5.0
 _log = get_logger(__name__)
@@ -52,7 +55,7 @@ class HookDoor:
             await wire.send(encode({"taken": False}))
             return
         work = asyncio.get_running_loop().create_task(asyncio.to_thread(self._take, delivery))
-        done, _ = await asyncio.wait([work], timeout=ANSWER_SECONDS)
+        done, _ = await asyncio.wait([work], timeout=_time_for(delivery))
         if not done:
             self._finish_later(work)
             await wire.send(_answer(NOTHING))
@@ -98,6 +101,10 @@ class HookDoor:
             await asyncio.to_thread(partial(self.capture.too_late, taken))
 
 
+def _time_for(delivery: Delivery) -> float:
+    return min(max((delivery.patience or 0.0) - TRANSFER_SECONDS, LEAST_SECONDS), MOST_SECONDS)
+
+
 def read_delivery(line: bytes) -> Delivery | None:
     """Return the event that a line brings; None if it is none."""
     try:
@@ -111,7 +118,14 @@ def read_delivery(line: bytes) -> Delivery | None:
         return None
     if not 1 <= len(identity) <= 100:
         return None
-    return Delivery(id=identity, host=host, raw=raw, at=_number(record.get("at")), parent=_pid(record.get("parent")))
+    return Delivery(
+        id=identity,
+        host=host,
+        raw=raw,
+        at=_number(record.get("at")),
+        parent=_pid(record.get("parent")),
+        patience=_number(record.get("patience")),
+    )
 
 
 def _answer(told: Told) -> bytes:

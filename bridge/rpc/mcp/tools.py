@@ -126,7 +126,7 @@ def _divergence(result: dict[str, Any]) -> dict[str, Any]:
 
 def _request(arguments: dict[str, Any]) -> dict[str, Any]:
     budget = arguments.pop("budget", {})
-    names = {"seconds": "timeout_seconds", "attempts": "attempts"}
+    names = {"seconds": "timeout_seconds", "attempts": "attempts", "tokens": "tokens"}
     return {**arguments, **{names[name]: value for name, value in budget.items()}}
 
 
@@ -255,6 +255,7 @@ _TABLE: Final = (
                         "description": "Of one attempt.",
                     },
                     "attempts": {"type": "integer", "minimum": 1, "maximum": 10},
+                    "tokens": {"type": "integer", "minimum": 1, "maximum": 10**12},
                 },
                 "additionalProperties": False,
             }

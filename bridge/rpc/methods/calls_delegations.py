@@ -9,7 +9,10 @@ from typing import Any, Final, Literal
 
 from anyio import to_thread
 
-from bridge.control.delegations.adoption import adopt, discard
+from bridge.control.delegations.adoption.adopting import adopt
+from bridge.control.delegations.adoption.discarding import discard
+from bridge.control.delegations.adoption.model import MAX_TASKS, Method, Wish
+from bridge.control.delegations.adoption.previewing import preview
 from bridge.control.delegations.bases import DirtyMode
 from bridge.control.delegations.choosing import choose_harness
 from bridge.control.delegations.delegating import Wanted, delegator_of
@@ -118,11 +121,50 @@ async def delegations_cancel(call: Call, params: TaskParams) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptParams(TaskParams):
+    also: tuple[str, ...] = param(
+        "Further tasks that come together with it, or not at all.",
+        default=(),
+        names=Names.TASK,
+        items={"type": "string", **REFERENCE},
+        maxItems=MAX_TASKS - 1,
+    )
+    method: Literal["auto", "merge", "squash", "pick"] = param("How the commits come.", default="auto")
+    into: str | None = param(
+        "Git branch that takes them; null: the one they were asked for on.", default=None, minLength=1, maxLength=1000
+    )
+    check: str | None = param(
+        "Command to run in the combined files first.", default=None, minLength=1, maxLength=MAX_TEXT
+    )
+    message: str | None = param("Message of commits that are made.", default=None, maxLength=MAX_TEXT)
+    allow_out_of_scope: bool = param("Also what was written outside the owned paths.", default=False)
+    hooks: bool = param("Run the user's hooks for commits that are made.", default=True)
+    sign: bool = param("Sign commits that are made where the user signs.", default=True)
     force: bool = param("Also what did not complete.", default=False)
+
+    def wish(self) -> Wish:
+        """Return what is wanted, in the words of the use case."""
+        return Wish(
+            method=Method(self.method),
+            into=self.into,
+            check=self.check,
+            message=self.message,
+            allows_out_of_scope=self.allow_out_of_scope,
+            is_forced=self.force,
+            runs_hooks=self.hooks,
+            is_signed=self.sign,
+        )
 
 
 def delegations_adopt(call: Call, params: AdoptParams) -> dict[str, Any]:
-    return adopt(call.controller, _found(call, params.task), is_forced=params.force).to_json()
+    return adopt(call.controller, *_wanted(call, params), wish=params.wish()).to_json()
+
+
+def delegations_preview(call: Call, params: AdoptParams) -> dict[str, Any]:
+    return preview(call.controller, *_wanted(call, params), wish=params.wish()).to_json()
+
+
+def _wanted(call: Call, params: AdoptParams) -> list[Delegation]:
+    return [_found(call, task) for task in (params.task, *params.also)]
 
 
 def delegations_discard(call: Call, params: TaskParams) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from anyio import to_thread
 
@@ -37,8 +37,8 @@ def delegations_send(call: Call, params: SendParams) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryParams(TaskParams):
     feedback: str | None = param("What the next worker should know.", default=None, minLength=1, maxLength=MAX_TEXT)
-    onto: Literal["HEAD"] | None = param(
-        "HEAD: in a new worktree from there, with the work carried over; null: in the same worktree.", default=None
+    onto_head: bool = param(
+        "In a new worktree from HEAD, with the work carried over; else in the same worktree.", default=False
     )
 
 
@@ -49,7 +49,7 @@ async def delegations_retry(call: Call, params: RetryParams) -> dict[str, Any]:
 
 def _wanted(call: Call, params: RetryParams) -> Wanted:
     of = _found(call, params.task)
-    return wanted_again(call.controller, of, feedback=params.feedback, onto_head=params.onto is not None)
+    return wanted_again(call.controller, of, feedback=params.feedback, onto_head=params.onto_head)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

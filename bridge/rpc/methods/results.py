@@ -415,13 +415,55 @@ PAUSES: Final = record(
         )
     ),
 )
+_VERIFICATION: Final = record(
+    "What the tests that a worker ran say about the adopted files: none, holds or reopened.", status=_TEXT
+)
 ADOPTION: Final = record(
     "What an adoption did.",
-    task=DELEGATION,
-    branch=_OPTIONAL_TEXT,
+    tasks=listing(
+        record(
+            "One task of it.",
+            task=DELEGATION,
+            method=_TEXT,
+            files_changed=listing(_TEXT),
+            out_of_scope=listing(_TEXT),
+            verification=_VERIFICATION,
+        )
+    ),
+    branch=_TEXT,
+    previous=_TEXT,
     commit=_TEXT,
+    is_checked_out=_FLAG,
     files_changed=listing(_TEXT),
     was_contained=_FLAG,
+    undo=_TEXT,
+    check={"type": ["object", "null"]},
+)
+_OBSTACLE: Final = record("What stands in the way.", code=_TEXT, message=_TEXT, details=_ANY_OBJECT)
+PREVIEW: Final = record(
+    "What an adoption would do.",
+    is_adoptable=_FLAG,
+    tasks=listing(
+        record(
+            "One task of it.",
+            task=DELEGATION,
+            method=_TEXT,
+            files_changed=listing(_TEXT),
+            out_of_scope=listing(_TEXT),
+            conflicts=listing(_TEXT),
+            conflicts_with=listing(_TEXT),
+            base_commit=_OPTIONAL_TEXT,
+            has_base_moved=_FLAG,
+            verification=_VERIFICATION,
+            obstacle={"anyOf": [_OBSTACLE, {"type": "null"}]},
+        )
+    ),
+    branch=_OPTIONAL_TEXT,
+    tip=_OPTIONAL_TEXT,
+    is_checked_out=_FLAG,
+    files_changed=listing(_TEXT),
+    blocked_by=listing(_OBSTACLE),
+    check={"type": ["object", "null"]},
 )
 STATUS: Final = record(
     "What this controller is, and what has not ended.",

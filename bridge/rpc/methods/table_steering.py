@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.adapters.errors import UnknownHarness
+from bridge.adapters.errors import CommandMissing, UnknownHarness
 from bridge.agents.errors import InvalidOwnedPath
 from bridge.control import errors as control
 from bridge.foundation.errors import InvalidConfiguration
@@ -59,6 +59,7 @@ STEERING_TABLE: Final = (
             InvalidConfiguration,
             InvalidOutputSchema,
             InvalidOwnedPath,
+            CommandMissing,
             UnknownHarness,
             git.NotARepository,
             git.GitFailed,

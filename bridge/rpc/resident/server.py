@@ -29,6 +29,7 @@ from bridge.rpc.messages import MAX_MESSAGE_BYTES, too_large
 from bridge.rpc.resident.greeting import MAX_GREETING_BYTES, Greeting, accepted, read_greeting, refused
 from bridge.rpc.resident.holding import Hold, peer_user
 from bridge.rpc.resident.owncalls import OwnCalls
+from bridge.rpc.resident.peers import is_workers, peer_process
 from bridge.rpc.resident.residency import Residency, other_build
 from bridge.rpc.resident.wire import LINE_SECONDS, SEND_SECONDS, LineTooLong, PeerStalled, Wire
 from bridge.rpc.roles import Caller, Role
@@ -276,7 +277,7 @@ class Server:
             if door is not None:
                 await door(wire, greeting, accepted(self.residency.build))
                 return
-            caller = await asyncio.to_thread(self._caller, greeting)
+            caller = await asyncio.to_thread(self._caller, greeting, peer)
             await wire.send(accepted(self.residency.build))
             await self._exchange(wire, caller)
         except BridgeError as error:
@@ -314,11 +315,18 @@ class Server:
             raise other_build(self.residency.build, greeting.build)
         return greeting
 
-    def _caller(self, greeting: Greeting) -> Caller:
+    def _caller(self, greeting: Greeting, peer: socket.socket) -> Caller:
         directory = None if greeting.directory is None else Path(greeting.directory)
         here = Standpoint(directory=directory, session=greeting.session)
         if greeting.role not in set(Role):
             raise PeerRefused(f"There is no role {greeting.role[:40]!r} here.", details={"reason": "role"})
+        process = peer_process(peer)
+        if process is not None and is_workers(process):
+            raise PeerRefused(
+                f"A worker's process may not be {greeting.role[:40]} here. Nothing was done.",
+                hint="Workers reach Bridge through their tools: bridge mcp, with the token in their environment.",
+                details={"reason": "worker", "pid": process},
+            )
         role = Role(greeting.role)
         if role is not Role.AGENT:
             return Caller(role, here)

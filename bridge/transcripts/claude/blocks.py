@@ -31,7 +31,7 @@ def assistant_parts(message: Mapping[str, Any], tools: Recent, meta: dict[str, A
         return []
     found: list[Part] = []
     for block in content:
-        kind = block.get("type") if isinstance(block, dict) else None
+        kind = text_or_none(block.get("type")) if isinstance(block, dict) else None
         if kind == "text" and text_or_none(block.get("text")):
             payload = {"text": block["text"], **without_nothing(model=model, stop_reason=stop), **own}
             found.append(("assistant.message", payload, None))
@@ -58,7 +58,7 @@ def user_parts(message: Mapping[str, Any], tools: Recent, value: Mapping[str, An
     texts: list[str] = []
     attachments: list[dict[str, Any]] = []
     for block in content:
-        kind = block.get("type") if isinstance(block, dict) else None
+        kind = text_or_none(block.get("type")) if isinstance(block, dict) else None
         if kind == "text" and text_or_none(block.get("text")):
             texts.append(block["text"])
         elif kind == "tool_result":

@@ -51,6 +51,23 @@ _TYPES: Final = frozenset(
         "pr-link",
     }
 )
+#: Fields around a record that its entry has by itself, or that differ between copies of one record.
+_ENVELOPE: Final = frozenset(
+    {
+        "uuid",
+        "parentUuid",
+        "logicalParentUuid",
+        "sessionId",
+        "timestamp",
+        "cwd",
+        "gitBranch",
+        "version",
+        "userType",
+        "entrypoint",
+        "isSidechain",
+        "slug",
+    }
+)
 #: Messages whose usage was counted, and tools that were called: the last so many are remembered.
 _REMEMBERED: Final = 512
 #: Digits of a digest that are the key of a record without an id of its own.
@@ -59,7 +76,7 @@ _KEY_DIGITS: Final = 32
 
 def recognises(value: Mapping[str, Any]) -> bool:
     """Return whether a record is of this form."""
-    kind = value.get("type")
+    kind = text_or_none(value.get("type"))
     if kind not in _TYPES:
         return False
     if "uuid" in value:
@@ -100,7 +117,7 @@ class ClaudeReader:
 
     def read(self, record: Record) -> Iterable[Item]:
         value = record.value
-        kind = value.get("type")
+        kind = text_or_none(value.get("type"))
         session = self._session_of(value)
         items: list[Item] = []
         facts = self._facts(session, value)
@@ -147,13 +164,13 @@ class ClaudeReader:
             kind="chat" if agent is None else "worker",
             cwd=place[0],
             branch=place[1],
-            title=title or text_or_none(meta.get("agentType")),
+            title=title or text_or_none(meta.get("description")) or text_or_none(meta.get("agentType")),
             version=text_or_none(value.get("version")),
             created_at=text_or_none(value.get("timestamp")),
             parent=None if agent is None else session.partition("/agent-")[0],
             relation=None if agent is None else "delegated",
             parent_key=text_or_none(meta.get("toolUseId")),
-            depth=None if agent is None else count_of(meta.get("depth")) or 1,
+            depth=None if agent is None else count_of(meta.get("spawnDepth")) or 1,
             extra=without_nothing(agent_id=agent, agent_type=text_or_none(meta.get("agentType"))),
         )
 
@@ -171,7 +188,7 @@ class ClaudeReader:
                 session, key, parent, "branch.summary", payload, timestamp, is_aside=True, visibility="hidden"
             )
             return
-        yield Neutral(session, key, parent, "provider.unknown", opaque(kind, record), timestamp, is_aside=True)
+        yield Neutral(session, key, parent, "provider.unknown", _opaque(kind, record), timestamp, is_aside=True)
 
     def _parts(self, kind: Any, record: Record) -> Iterator[Part]:
         """Yield the entries that a record is: kind, payload, visibility."""
@@ -186,14 +203,14 @@ class ClaudeReader:
             if usage is not None:
                 yield "usage.updated", usage, None
             yield from assistant_parts(message, self._tools, _meta_of(value)) or [
-                ("provider.unknown", opaque("assistant", record), None)
+                ("provider.unknown", _opaque("assistant", record), None)
             ]
         elif kind == "user" and isinstance(message, dict):
             yield from self._user(message, record)
         elif kind == "system":
             yield from _system(value, record)
         else:
-            yield "provider.unknown", opaque(kind, record), None
+            yield "provider.unknown", _opaque(kind, record), None
 
     def _user(self, message: Mapping[str, Any], record: Record) -> Iterator[Part]:
         value = record.value
@@ -208,13 +225,13 @@ class ClaudeReader:
             or value.get("isReplay") is True
             or value.get("isVisibleInTranscriptOnly") is True
         ):
-            yield "provider.unknown", opaque("user.meta", record), None
+            yield "provider.unknown", _opaque("user.meta", record), None
             return
         parts = user_parts(message, self._tools, value)
         if parts:
             yield from parts
         else:
-            yield "provider.unknown", opaque("user", record), None
+            yield "provider.unknown", _opaque("user", record), None
 
     def _new_usage(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return what a reply used beyond what was counted for its id before; None if that is nothing."""
@@ -236,6 +253,11 @@ class ClaudeReader:
             return None
         meta = None if key is None else {"message_id": key[:1024]}
         return without_nothing(tokens=tokens, model=text_or_none(message.get("model")), provider_meta=meta)
+
+
+def _opaque(kind: Any, record: Record) -> dict[str, Any]:
+    """Return the payload of a record without a meaning here: what is its own, without what lies around it."""
+    return opaque(kind, record, {name: item for name, item in record.value.items() if name not in _ENVELOPE})
 
 
 def _time_of(value: Mapping[str, Any]) -> str | None:
@@ -291,4 +313,4 @@ def _system(value: Mapping[str, Any], record: Record) -> Iterator[Part]:
         yield "error", {"message": text, "code": "api_error"}, None
     else:
         name = f"system.{subtype}" if isinstance(subtype, str) else "system"
-        yield "provider.unknown", opaque(name, record), None
+        yield "provider.unknown", _opaque(name, record), None

@@ -39,7 +39,7 @@ REPEATED: Final = frozenset(
 
 def event_parts(payload: Mapping[str, Any], record: Record, turn: str | None) -> list[Part]:
     """Return the entries of an event."""
-    kind = payload.get("type")
+    kind = text_or_none(payload.get("type"))
     own = text_or_none(payload.get("turn_id")) or turn or "unknown"
     if kind in {"task_started", "turn_started"}:
         return [("turn.started", {"turn_id": own[:1024]}, None)]

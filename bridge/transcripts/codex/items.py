@@ -38,7 +38,7 @@ _CONTEXT: Final = (
 
 def item_parts(payload: Mapping[str, Any], record: Record) -> list[Part]:
     """Return the entries of an item that neither calls a tool nor is a result."""
-    kind = payload.get("type")
+    kind = text_or_none(payload.get("type"))
     if kind == "message":
         return _message(payload, record)
     if kind == "reasoning":
@@ -55,7 +55,7 @@ def _message(payload: Mapping[str, Any], record: Record) -> list[Part]:
     role = payload.get("role")
     content = _parts(payload.get("content"))
     text = "\n".join(part["text"] for part in content if text_or_none(part.get("text")))
-    images = [part for part in content if part.get("type") in {"input_image", "output_image"}]
+    images = [part for part in content if text_or_none(part.get("type")) in {"input_image", "output_image"}]
     if role == "assistant" and text:
         return [("assistant.message", {"text": text}, None)]
     if role == "user" and (text or images) and not _is_context(payload, text):
@@ -82,7 +82,7 @@ def _parts(value: Any) -> list[Mapping[str, Any]]:
 
 def call_of(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the payload of a call."""
-    kind = payload.get("type")
+    kind = text_or_none(payload.get("type"))
     key = name_of(payload.get("call_id"), name_of(payload.get("id"), "unknown"))
     if kind == "local_shell_call":
         name, given = "local_shell", payload.get("action")

@@ -42,7 +42,7 @@ _TYPES: Final = frozenset({"session_meta", "turn_context", "response_item", "eve
 
 def recognises(value: Mapping[str, Any]) -> bool:
     """Return whether a record is of this form."""
-    return value.get("type") in _TYPES and isinstance(value.get("payload"), dict) and "timestamp" in value
+    return text_or_none(value.get("type")) in _TYPES and isinstance(value.get("payload"), dict) and "timestamp" in value
 
 
 class CodexReader:
@@ -83,7 +83,7 @@ class CodexReader:
 
     def read(self, record: Record) -> Iterable[Item]:
         value = record.value
-        kind, payload = value.get("type"), mapping(value.get("payload"))
+        kind, payload = text_or_none(value.get("type")), mapping(value.get("payload"))
         if kind == "session_meta":
             return self._meta(payload, record)
         if kind in _SILENT:
@@ -103,7 +103,7 @@ class CodexReader:
 
     def _key(self, payload: Mapping[str, Any], record: Record) -> str:
         """Return what names a record; the copy of it in a fork, which is written at another time, has the same name."""
-        kind, event = record.value.get("type"), payload.get("type")
+        kind, event = text_or_none(record.value.get("type")), text_or_none(payload.get("type"))
         turn = text_or_none(payload.get("turn_id"))
         if kind == "response_item" and text_or_none(payload.get("id")):
             return str(payload["id"])[:200]
@@ -163,7 +163,7 @@ class CodexReader:
             yield "provider.unknown", opaque(kind, record), None
 
     def _item(self, payload: Mapping[str, Any], record: Record) -> Iterator[Part]:
-        kind = payload.get("type")
+        kind = text_or_none(payload.get("type"))
         turn = text_or_none(mapping(payload.get("internal_chat_message_metadata_passthrough")).get("turn_id"))
         common = without_nothing(turn_id=turn or self._turn)
         if kind in CALLS:
@@ -181,7 +181,7 @@ class CodexReader:
         return {"model": self._model} if is_models and self._model is not None else {}
 
     def _event(self, payload: Mapping[str, Any], record: Record) -> Iterator[Part]:
-        kind = payload.get("type")
+        kind = text_or_none(payload.get("type"))
         if kind in REPEATED:
             return
         if kind == "token_count":

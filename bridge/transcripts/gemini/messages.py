@@ -85,5 +85,5 @@ def _paths(call: Mapping[str, Any]) -> dict[str, Any]:
     path = text_or_none(mapping(call.get("args")).get("file_path"))
     if path is None:
         return {}
-    name = call.get("name")
+    name = text_or_none(call.get("name"))
     return {"paths_read": [path]} if name in _READING else {"paths_written": [path]} if name in _WRITING else {}

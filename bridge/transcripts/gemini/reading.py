@@ -42,7 +42,7 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 def is_record(value: Mapping[str, Any]) -> bool:
     """Return whether an object can be a line of such a chat."""
-    return recognises(value) or "$set" in value or ("id" in value and value.get("type") in _TYPES)
+    return recognises(value) or "$set" in value or ("id" in value and text_or_none(value.get("type")) in _TYPES)
 
 
 class GeminiReader:
@@ -76,7 +76,7 @@ class GeminiReader:
             return list(self._set(mapping(value["$set"]), record))
         if "$rewindTo" in value:
             return self._rewind(value["$rewindTo"], record)
-        if isinstance(value.get("id"), str) and value.get("type") in _TYPES:
+        if isinstance(value.get("id"), str) and text_or_none(value.get("type")) in _TYPES:
             return list(self._message(value, record))
         key = f"line:{record.digest[:_KEY_DIGITS]}"
         part: Part = ("provider.unknown", opaque(value.get("type"), record), None)

@@ -80,7 +80,7 @@ def _assistant(message: Mapping[str, Any], tools: Recent) -> list[Part]:
     found: list[Part] = []
     content = message.get("content")
     for block in content if isinstance(content, list) else []:
-        kind = block.get("type") if isinstance(block, dict) else None
+        kind = text_or_none(block.get("type")) if isinstance(block, dict) else None
         if kind == "text" and text_or_none(block.get("text")):
             shown = {"text": block["text"], **without_nothing(model=model, stop_reason=stop)}
             found.append(("assistant.message", shown, None))

@@ -116,6 +116,13 @@ READING = [
     ("task", "show", "nothing"),
     ("task", "log", "nothing"),
     ("task", "path", "nothing", "--json"),
+    ("task", "diff", "nothing"),
+    ("task", "send", "nothing", "hello"),
+    ("task", "resume", "nothing/at-all"),
+    ("approvals",),
+    ("approvals", "--json"),
+    ("approve", "nothing"),
+    ("deny", "nothing", "--json"),
     ("append", "@", "--kind", "nonsense", "--text", "x"),
     ("append", "@", "--kind", "note"),
     ("append", "@", "--kind", "note", "--text", "x", "--expect-head", "1", "--json"),
@@ -177,7 +184,9 @@ def test_the_same_words_about_a_change(place, words):
 #: Commands that no controller runs for anybody, each for a reason; a new command is put here or into ``RESIDENT``.
 BY_THEMSELVES = {
     **dict.fromkeys(("chat", "demo", "mcp", "rpc", "serve"), "talks with somebody, or is a controller itself"),
-    **dict.fromkeys(("anchor", "run", "verify", "db check", "db copy", "db reindex"), "takes long, and shows progress"),
+    **dict.fromkeys(
+        ("anchor", "delegate", "run", "verify", "db check", "db copy", "db reindex", "task retry"), "takes long"
+    ),
     **dict.fromkeys(
         ("export", "import", "proof"), "reads or writes files and pipes of any size: a stalled one would hold a thread"
     ),

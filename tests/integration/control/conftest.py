@@ -80,7 +80,8 @@ class World:
         return "\n".join(["[[worker]]", *lines, ""]) + "\n"
 
     def plan(self, text: str, **changes: Any) -> PlanRequest:
-        plan = load_plan(text, path=self.folder / "plan.toml", repository_root=self.repo.path)
+        harnesses = self.controller.settings.harness
+        plan = load_plan(text, path=self.folder / "plan.toml", repository_root=self.repo.path, harnesses=harnesses)
         return request_of(plan, **changes)
 
     def run(
@@ -191,6 +192,12 @@ def _toml(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value)
+
+
+@pytest.fixture
+def confined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers be confined, as they are unless somebody says otherwise; name it before what opens the store."""
+    monkeypatch.delenv("BRIDGE_CONFINEMENT")
 
 
 @pytest.fixture

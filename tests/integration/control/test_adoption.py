@@ -8,8 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.control.delegations import adoption
-from bridge.control.delegations.adoption import adopt, discard
+from bridge.control.delegations.adoption import adopting
+from bridge.control.delegations.adoption.adopting import adopt
+from bridge.control.delegations.adoption.discarding import discard
+from bridge.control.delegations.adoption.model import Wish
 from bridge.control.errors import AdoptionConflict, AdoptionRefused, NothingToAdopt, TaskStillOpen
 from bridge.control.plans.scheduling import run_plan
 from bridge.git.errors import CheckoutBlocked
@@ -72,7 +74,11 @@ def test_own_commits_and_uncommitted_work_come_together(world: Any, has_moved: b
     head = world.repo.commit("meanwhile", c_txt="c\n") if has_moved else world.repo.head()
     own = world.task("a").worker_commit
     adopt(world.controller, world.task("a"))
-    assert parents(world) == ([head, own] if has_moved else [own])
+    if has_moved:
+        first, leftovers = parents(world)
+        assert (first, parents(world, leftovers)) == (head, [own])
+    else:
+        assert parents(world) == [own]
     assert world.repo.git("diff", "--name-only", head, "HEAD").split() == ["a.txt", "new.txt"]
     assert BRIDGE not in world.repo.git("log", "--format=%ce %ae")
     assert world.details("a")["worktree_status"] == "removed"
@@ -123,13 +129,19 @@ def test_fc_56_unrelated_work_stays_byte_for_byte(world: Any, act: Any) -> None:
         assert after["a.txt"] == b"alpha\n1\n"
 
 
-def test_without_a_branch_there_is_nothing_to_adopt_into(world: Any) -> None:
-    world.run(world.shell("a", "echo 1 >> a.txt"))
+def test_asked_for_on_no_branch_there_is_nothing_to_adopt_into_until_one_is_named(world: Any) -> None:
     world.repo.git("checkout", "-q", "--detach")
+    world.run(world.shell("a", "echo 1 >> a.txt"))
     before = world.everything()
-    with pytest.raises(AdoptionRefused):
+    with pytest.raises(AdoptionRefused, match="HEAD is detached"):
         adopt(world.controller, world.task("a"))
     assert world.everything() == before
+    done = adopt(world.controller, world.task("a"), wish=Wish(into="main"))
+    assert (done.branch, done.is_checked_out) == ("refs/heads/main", False)
+    assert world.repo.git("show", "main:a.txt") == "alpha\n1\n"
+    after = world.everything()
+    assert before.pop("refs") != after.pop("refs")
+    assert before == after
 
 
 def test_a_failed_task_is_adopted_only_when_that_is_meant(world: Any) -> None:
@@ -138,7 +150,7 @@ def test_a_failed_task_is_adopted_only_when_that_is_meant(world: Any) -> None:
     with pytest.raises(AdoptionRefused):
         adopt(world.controller, world.task("a"))
     assert world.everything() == before
-    assert adopt(world.controller, world.task("a"), is_forced=True).commit == world.repo.head()
+    assert adopt(world.controller, world.task("a"), wish=Wish(is_forced=True)).commit == world.repo.head()
 
 
 def test_a_task_is_adopted_once(world: Any) -> None:
@@ -163,7 +175,7 @@ def test_commits_that_go_back_before_the_base_are_told_and_not_adopted_unasked(w
         adopt(world.controller, world.task("a"))
     assert "do not descend" in caught.value.message
     assert world.everything() == before
-    adopt(world.controller, world.task("a"), is_forced=True)
+    adopt(world.controller, world.task("a"), wish=Wish(is_forced=True))
     assert (world.repo.path / "a.txt").read_text() == "second\n"
     assert (world.repo.path / "b.txt").read_text() == "beta\n1\n"
 
@@ -203,7 +215,7 @@ def test_an_adoption_interrupted_before_it_was_recorded_is_finished_by_the_next(
 ) -> None:
     world.run(world.shell("a", f"echo 1 >> a.txt; {own}"))
     with monkeypatch.context() as patch:
-        patch.setattr(adoption, "_record_adoption", _fail)
+        patch.setattr(adopting, "_record", _fail)
         with pytest.raises(ZeroDivisionError):
             adopt(world.controller, world.task("a"))
     moved = world.everything()

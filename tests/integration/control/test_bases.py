@@ -10,11 +10,12 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.control.delegations.adoption import adopt
+from bridge.control.delegations.adoption.adopting import adopt
+from bridge.control.delegations.adoption.model import Wish
 from bridge.control.delegations.tasks import worktree_path
 from bridge.control.errors import AdoptionRefused, BaseUnavailable
 from bridge.control.plans.scheduling import run_plan
-from bridge.git.errors import GitFailed, GitIdentityMissing, WorktreeNotRegistered
+from bridge.git.errors import CommitRefused, GitFailed, GitIdentityMissing, WorktreeNotRegistered
 from bridge.workspaces.store import load_state
 
 EDIT = "echo more >> a.txt"
@@ -117,7 +118,7 @@ def test_fc_34_once_it_can_be_inspected_the_work_can_be_adopted(world: Any) -> N
     world.run(world.shell("t1", "echo new > new.txt; printf x > $(git rev-parse --git-dir)/index"))
     before = world.everything()
     with pytest.raises(GitFailed):
-        adopt(world.controller, world.task("t1"), is_forced=True)
+        adopt(world.controller, world.task("t1"), wish=Wish(is_forced=True))
     assert world.everything() == before
     worktree = type(world.repo)(world.worktree("t1"))
     Path(worktree.git("rev-parse", "--absolute-git-dir").strip(), "index").unlink()
@@ -125,7 +126,7 @@ def test_fc_34_once_it_can_be_inspected_the_work_can_be_adopted(world: Any) -> N
     with pytest.raises(AdoptionRefused):
         adopt(world.controller, world.task("t1"))
     assert world.task("t1").adoption_status == "pending"
-    adopt(world.controller, world.task("t1"), is_forced=True)
+    adopt(world.controller, world.task("t1"), wish=Wish(is_forced=True))
     assert (world.repo.path / "new.txt").read_text() == "new\n"
     assert world.details("t1")["worktree_status"] == "removed"
 
@@ -149,14 +150,15 @@ def test_fc_35_fc_37_work_is_kept_without_signature_hook_or_identity(
     assert world.result("t1")["files_changed"] == ["a.txt", "new.txt"]
     assert task.adoption_status == "pending"
     assert world.worktree("t1").is_dir()
-    if obstacle != "identity":
-        assert adopt(world.controller, task).delegation.adoption_status == "adopted"
-        return
     before = world.everything()
-    with pytest.raises(GitIdentityMissing):
+    with pytest.raises(GitIdentityMissing if obstacle == "identity" else CommitRefused):
         adopt(world.controller, task)
     assert world.everything() == before
     assert world.task("t1").adoption_status == "pending"
+    assert world.worktree("t1").is_dir()
+    if obstacle != "identity":
+        wish = Wish(runs_hooks=False, is_signed=False)
+        assert adopt(world.controller, task, wish=wish).delegation.adoption_status == "adopted"
 
 
 def test_fc_52_without_a_commit_there_is_nothing_to_start_from(world: Any, tmp_path: Path) -> None:

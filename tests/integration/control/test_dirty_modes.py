@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.control.delegations.adoption import adopt
+from bridge.control.delegations.adoption.adopting import adopt
 from bridge.control.delegations.bases import MAX_NAMED_PATHS
 from bridge.control.errors import AdoptionConflict, UncommittedWork
 from bridge.control.plans import scheduling

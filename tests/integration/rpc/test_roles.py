@@ -99,6 +99,7 @@ def params_of(name, case, workspace, agent=None):
         "delegations/list": {"session": session},
         "delegations/request": {"session": session, "objective": "x", "command": ["true"]},
         "delegations/show": {"task": case.task},
+        "delegations/send": {"task": case.task, "text": "hello"},
         "delegations/wait": {"task": case.task, "timeout_ms": 0},
         "references/resolve": {"reference": case.result, "session": session},
         "references/read": {"reference": case.result, "session": session},
@@ -121,6 +122,7 @@ def params_of(name, case, workspace, agent=None):
 #: What cannot succeed in this scene: its error says that it was let through.
 FAILS = {
     "delegations/cancel": ("task_already_ended", {"task"}),
+    "delegations/preview": (None, {"task"}),
     "delegations/adopt": ("nothing_to_adopt", {"task"}),
     "events/unsubscribe": ("subscription_not_found", {"subscription"}),
     "agents/show": ("agent_not_found", {"agent"}),
@@ -128,7 +130,7 @@ FAILS = {
     "sessions/import": ("transcript_invalid", {"text"}),
     "delegations/discard": (None, {"task"}),
     "delegations/send": ("task_already_ended", {"task", "text"}),
-    "delegations/retry": ("reference_not_found", {"task"}),
+    "delegations/retry": ("command_missing", {"task"}),
     "delegations/diff": ("task_not_running", {"task"}),
     "approvals/decide": ("approval_not_found", {"approval", "allow"}),
     "quotas/lift": ("quota_not_paused", set()),

@@ -64,6 +64,34 @@ def test_another_users_process_is_refused(controller):
         assert refused.value.details == {"reason": "user"}
 
 
+#: Greets in a role, and prints the answer.
+WORKER = """
+import json, socket, sys
+peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+peer.connect(sys.argv[1])
+peer.sendall(json.dumps({"bridge": 1, "role": sys.argv[2], "session": sys.argv[3]}).encode() + b"\\n")
+print(peer.recv(65536).decode())
+"""
+
+
+def _new_session(door):
+    with door.connect() as client:
+        return client.call("sessions/new", {"label": "s"})["id"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which process is at the other end")
+@pytest.mark.parametrize("role", list(Role))
+def test_a_workers_process_has_no_role_of_its_own_choice(door, role):
+    session = _new_session(door)
+    words = [sys.executable, "-c", WORKER, door.endpoint.find_socket(), role, session]
+    for environment, is_refused in (({}, False), ({"BRIDGE_CHILD": "d1-1"}, True)):
+        answer = subprocess.run(
+            words, env={"PATH": os.environ["PATH"], **environment}, capture_output=True, check=True, text=True
+        ).stdout
+        assert ("connection_refused" in answer) is is_refused, answer
+        assert ('"reason":"worker"' in answer.replace(" ", "")) is is_refused
+
+
 #: Another user's process in the socket's folder: connects, and prints what it was told or why it could not.
 STRANGER = """
 import os, socket, sys

@@ -11,13 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.agents.errors import InvalidPolicyInput
-from bridge.agents.policy import decide, select_runnable, with_started
+from bridge.agents.policy import decide, is_tried_again, select_runnable, with_started
 from bridge.agents.policy_input import PolicyInput, replay
 from bridge.agents.policy_model import (
     DelegationRequest,
+    HarnessRule,
     PolicyFacts,
     PolicyLimits,
+    QuotaPause,
     Reason,
+    RetryRule,
     RoleRule,
     RunningWorker,
     Verdict,
@@ -29,8 +32,13 @@ FACTS = PolicyFacts()
 LIMITS = PolicyLimits()
 
 
-def running(name: str, mode: WriteMode = WriteMode.ISOLATED, *paths: str, checkout: str = "") -> RunningWorker:
-    return RunningWorker(name, mode, checkout, paths)
+def running(
+    name: str, mode: WriteMode = WriteMode.ISOLATED, *paths: str, checkout: str = "", **more: Any
+) -> RunningWorker:
+    return RunningWorker(name, mode, checkout, paths, **more)
+
+
+PAUSED = QuotaPause("agent/work", "2026-01-01T00:00:00.000000Z")
 
 
 def test_nothing_against_it() -> None:
@@ -54,6 +62,19 @@ REJECTED: list[tuple[Reason, dict[str, Any], dict[str, Any], dict[str, Any]]] = 
     (Reason.WALL_TIME_BUDGET_EXHAUSTED, {"timeout_seconds": 2.5}, {"wall_seconds_used": 8}, {"max_wall_seconds": 10}),
     (Reason.WALL_TIME_BUDGET_EXHAUSTED, {"timeout_seconds": None}, {}, {"max_wall_seconds": 10}),
     (Reason.WORKTREES_EXHAUSTED, {}, {"worktrees": 2}, {"max_worktrees": 2}),
+    (Reason.HARNESS_NOT_ALLOWED, {"harness": "agent"}, {}, {"allowed_harnesses": ("command",)}),
+    (
+        Reason.NETWORK_NOT_ALLOWED,
+        {"network": True, "role": "poet"},
+        {},
+        {"role_rules": (RoleRule("poet", tuple(WriteMode), is_network_allowed=False),)},
+    ),
+    (
+        Reason.QUEUE_TIMED_OUT,
+        {"waited_seconds": 5.0},
+        {"running": (running("x"),)},
+        {"max_running": 1, "max_queue_seconds": 5.0},
+    ),
 ]
 QUEUED: list[tuple[Reason, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     (Reason.NEED_UNFINISHED, {"needs": ("a", "b")}, {"succeeded": ("a",)}, {}),
@@ -71,6 +92,39 @@ QUEUED: list[tuple[Reason, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {},
     ),
     (Reason.OWNED_PATHS_BUSY, {"owned_paths": (".",)}, {"running": (running("x", WriteMode.SHARED, "src"),)}, {}),
+    (Reason.QUOTA_PAUSED, {"credential": "agent/work"}, {"paused": (PAUSED,)}, {}),
+    (
+        Reason.ROLE_CONCURRENCY_REACHED,
+        {"role": "poet"},
+        {"running": (running("x", role="poet"), running("y", role="painter"))},
+        {"role_rules": (RoleRule("poet", tuple(WriteMode), max_running=1),)},
+    ),
+    (
+        Reason.WORKSPACE_CONCURRENCY_REACHED,
+        {"workspace": "w"},
+        {"running": (running("x", workspace="w"),), "elsewhere": (running("y", workspace="w"),)},
+        {"max_running_in_workspace": 2},
+    ),
+    (
+        Reason.HARNESS_CONCURRENCY_REACHED,
+        {"harness": "agent"},
+        {"elsewhere": (running("x", harness="agent"),)},
+        {"harness_rules": (HarnessRule("agent", 1),)},
+    ),
+    # Waiting for a need or for a quota is not limited.
+    (Reason.NEED_UNFINISHED, {"needs": ("a",), "waited_seconds": 9.0}, {}, {"max_queue_seconds": 5.0}),
+    (
+        Reason.QUOTA_PAUSED,
+        {"credential": "agent/work", "waited_seconds": 9.0},
+        {"paused": (PAUSED,)},
+        {"max_queue_seconds": 5.0},
+    ),
+    (
+        Reason.CONCURRENCY_REACHED,
+        {"waited_seconds": 4.9},
+        {"running": (running("x"),)},
+        {"max_running": 1, "max_queue_seconds": 5.0},
+    ),
 ]
 
 
@@ -107,6 +161,12 @@ def test_every_reason_is_tested() -> None:
         ({"write_mode": WriteMode.SHARED}, {"worktrees": 2}, {"max_worktrees": 2}),
         ({"attempt": 2, "previous_failure": "timed_out"}, {}, {}),
         ({}, {"running": (running("x"),)}, {"max_running": 2}),
+        # Who waits for a quota takes up no place, and another credential's pause is none of one's own.
+        ({}, {"running": (running("x", is_paused=True),)}, {"max_running": 1}),
+        ({"credential": "agent/home"}, {"paused": (PAUSED,)}, {}),
+        ({"harness": "agent"}, {}, {"allowed_harnesses": ("agent",)}),
+        ({"workspace": "w"}, {"elsewhere": (running("x", workspace="v"),)}, {"max_running_in_workspace": 1}),
+        ({"harness": "a"}, {"elsewhere": (running("x", harness="b"),)}, {"harness_rules": (HarnessRule("a", 1),)}),
         ({"role": "poet"}, {}, {}),
         ({"needs": ("a",)}, {"succeeded": ("a",)}, {}),
         # Who claims nothing overlaps nothing, not even a claim on everything.
@@ -195,7 +255,7 @@ def test_a_start_counts_everything_it_may_use() -> None:
     request = replace(REQUEST, units=2, tokens=3, timeout_seconds=4.5, owned_paths=("src",), checkout="w")
     facts = with_started(FACTS, request)
     assert facts == PolicyFacts(
-        running=(running("d1", WriteMode.ISOLATED, "src", checkout="w"),),
+        running=(running("d1", WriteMode.ISOLATED, "src", checkout="w", role="implementation"),),
         workers_started=1,
         units_used=2,
         tokens_used=3,
@@ -275,15 +335,21 @@ def test_stored_input_replays_to_the_same_decision(policy_input: PolicyInput) ->
 def test_stored_form_is_plain_json() -> None:
     text = PolicyInput(replace(REQUEST, timeout_seconds=1.5), FACTS, LIMITS).to_text()
     stored = json.loads(text)
-    assert stored["version"] == 1
+    assert stored["version"] == 2
     assert stored["request"]["write_mode"] == "isolated"
-    assert stored["limits"]["role_rules"][0] == {"role": "research", "write_modes": ["read_only", "isolated"]}
+    assert stored["limits"]["role_rules"][0] == {
+        "role": "research",
+        "write_modes": ["read_only", "isolated"],
+        "max_running": None,
+        "is_network_allowed": None,
+    }
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda stored: stored.update(version=2),
+        lambda stored: stored.update(version=1),
+        lambda stored: stored.update(version=3),
         lambda stored: stored.pop("facts"),
         lambda stored: stored["request"].update(extra=1),
         lambda stored: stored["limits"].pop("max_depth"),
@@ -302,3 +368,68 @@ def test_damaged_text_says_so() -> None:
     for text in ("", "[]", "1", '{"version":1,"version":1}'):
         with pytest.raises(InvalidPolicyInput):
             replay(text)
+
+
+def test_an_input_of_the_first_version_decides_as_it_did() -> None:
+    stored = {
+        "version": 1,
+        "request": {
+            "delegation_id": "d1",
+            "role": "implementation",
+            "write_mode": "isolated",
+            "parent_depth": 0,
+            "checkout": "w",
+            "owned_paths": ["src"],
+            "needs": [],
+            "network": False,
+            "tools": [],
+            "units": 1,
+            "tokens": 0,
+            "timeout_seconds": 60.0,
+            "attempt": 1,
+            "previous_failure": None,
+        },
+        "facts": {
+            "running": [{"delegation_id": "x", "write_mode": "isolated", "checkout": "w", "owned_paths": ["src/web"]}],
+            "succeeded": [],
+            "failed": [],
+            "workers_started": 1,
+            "units_used": 0,
+            "tokens_used": 0,
+            "wall_seconds_used": 0.0,
+            "worktrees": 1,
+        },
+        "limits": {
+            "max_depth": 1,
+            "max_running": 4,
+            "max_workers": 64,
+            "max_attempts": 2,
+            "max_worktrees": 100,
+            "max_units": None,
+            "max_tokens": None,
+            "max_wall_seconds": None,
+            "is_network_allowed": True,
+            "allowed_tools": None,
+            "role_rules": [{"role": "implementation", "write_modes": ["isolated"]}],
+            "are_unknown_roles_allowed": True,
+            "final_failures": ["cancelled"],
+        },
+    }
+    decision = replay(json.dumps(stored))
+    assert (decision.outcome, decision.reason) == (Verdict.QUEUED, Reason.OWNED_PATHS_BUSY)
+    stored["facts"]["running"] = []  # type: ignore[index] # a dictionary of dictionaries
+    assert replay(json.dumps(stored)).outcome is Verdict.APPROVED
+    stored["facts"]["elsewhere"] = []  # type: ignore[index]
+    with pytest.raises(InvalidPolicyInput):
+        replay(json.dumps(stored))
+
+
+def test_a_failure_is_tried_again_as_often_as_its_rule_says() -> None:
+    limits = replace(LIMITS, retry_rules=(RetryRule("crashed", 2),))
+    assert is_tried_again(limits, ["crashed"])
+    assert is_tried_again(limits, ["crashed", "stalled", "crashed"])
+    assert not is_tried_again(limits, ["crashed", "crashed", "crashed"])
+    assert not is_tried_again(limits, ["crashed", "stalled"])
+    assert not is_tried_again(replace(limits, final_failures=("crashed",)), ["crashed"])
+    assert is_tried_again(LIMITS, ["quota_exhausted"])
+    assert not is_tried_again(LIMITS, ["crashed"])

@@ -27,7 +27,7 @@ EXPECTED = {
         for verb in ("context", "search_session_entries", "search_chats", "snapshot", "entry", "back", "branches")
     ),
     *("sessions/export", "sessions/import", "events/subscribe", "events/unsubscribe"),
-    *(f"delegations/{verb}" for verb in ("list", "show", "request", "wait", "cancel", "adopt", "discard")),
+    *(f"delegations/{verb}" for verb in ("list", "show", "request", "wait", "cancel", "preview", "adopt", "discard")),
     *(f"delegations/{verb}" for verb in ("send", "retry", "diff")),
     *("approvals/list", "approvals/decide", "quotas/list", "quotas/lift"),
     *(f"workspaces/{verb}" for verb in ("list", "show", "observe", "init", "relink")),

@@ -18,7 +18,7 @@ from bridge.conversations.models import Entry
 from bridge.conversations.store import iterate_entries
 from bridge.foundation.canonical import canonical_text
 from bridge.git.commits import snapshot_tree
-from bridge.git.paths import display_path
+from bridge.git.paths import plain_path
 from bridge.git.repository import RepositoryLocation, discover
 from bridge.git.treediff import PathCount, count_changes, tree_patch
 from bridge.git.worktrees import require_registered
@@ -194,8 +194,8 @@ def _file(one: PathCount) -> dict[str, Any]:
     change = one.change
     return {
         "status": change.status,
-        "path": display_path(change.path),
-        "old_path": None if change.old_path is None else display_path(change.old_path),
+        "path": plain_path(change.path),
+        "old_path": None if change.old_path is None else plain_path(change.old_path),
         "additions": one.additions,
         "deletions": one.deletions,
     }

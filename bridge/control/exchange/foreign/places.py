@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from bridge.control.controller import Controller
@@ -42,16 +43,16 @@ class Place:
 
     def relative(self, path: str, cwd: str | None) -> str | None:
         """Return a path as entries name it: relative to the root, escaped; None if it lies elsewhere."""
-        whole = PurePosixPath(path)
-        if not whole.is_absolute():
-            whole = PurePosixPath(cwd or self.root) / whole
-        try:
-            inner = whole.relative_to(PurePosixPath(self.root))
-        except ValueError:
+        whole = path if path.startswith("/") else f"{cwd or self.root}/{path}"
+        top = self.root.rstrip("/") + "/"
+        if "/../" in whole or "/./" in whole or "//" in whole or whole.endswith(("/..", "/.", "/")):
+            whole = posixpath.normpath(whole)
+        if not whole.startswith(top) or len(whole) == len(top):
             return None
-        if not inner.parts or ".." in inner.parts:
-            return None
-        return plain_path(str(inner).encode(errors="surrogateescape"))
+        inner = whole[len(top) :]
+        if inner.isascii() and inner.isprintable() and '"' not in inner and "\\" not in inner:
+            return inner
+        return plain_path(inner.encode(errors="surrogateescape"))
 
 
 class Places:

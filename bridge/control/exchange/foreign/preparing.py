@@ -30,9 +30,14 @@ _PATH_FIELDS: Final = ("paths_read", "paths_written")
 
 @dataclass(slots=True)
 class Ready:
-    """One entry that is ready, and where it comes from."""
+    """One entry that is ready, and where it comes from; keys are as entries hold them."""
 
-    neutral: Neutral
+    session: str
+    key: str
+    base: str
+    parent: str | None
+    logical_parent: str | None
+    is_aside: bool
     prepared: PreparedEntry
     digest: str
     line: int
@@ -61,15 +66,22 @@ class Preparer:
         self._started_at = started_at
         # Of each session: the time of its last entry, and where it works.
         self._times: dict[str, str] = {}
+        self._sources: dict[str, str] = {}
         self._where: dict[str, tuple[str | None, Place | None]] = {}
 
-    def prepare(self, items: Iterable[Item], record: Record) -> list[Work]:
-        """Return the items of a record, ready to be written; what cannot be an entry becomes one that says so."""
+    def prepare(self, items: Iterable[Item], record: Record, *, is_clean: bool) -> list[Work]:
+        """Return the items of a record, ready to be written; what cannot be an entry becomes one that says so.
+
+        Parameters
+        ----------
+        is_clean
+            Whether the line was looked through, and holds no secret.
+        """
         line, offset = record.line.number, record.line.offset
         done: list[Work] = []
         for item in items:
             if type(item) is Neutral:
-                done.extend(self._ready(item, record))
+                done.extend(self._ready(item, record, is_clean=is_clean))
             else:
                 if type(item) is SessionFacts:
                     self._learn(item)
@@ -86,39 +98,70 @@ class Preparer:
         if facts.session not in self._times:
             self._times[facts.session] = time_of(facts.created_at) or self._started_at
 
-    def _ready(self, item: Neutral, record: Record) -> list[Work]:
+    def _ready(self, item: Neutral, record: Record, *, is_clean: bool) -> list[Work]:
         session = item.session
         moment = time_of(item.timestamp) or self._times.get(session) or self._started_at
         self._times[session] = moment
-        payload = dict(item.payload)
-        self._place_paths(payload, session)
+        payload = item.payload
+        if "paths_read" in payload or "paths_written" in payload:
+            payload = self._with_places(payload, session)
         meta = payload.get("provider_meta")
-        payload["provider_meta"] = {**(meta or {}), SOURCE_META: {"digest": record.digest}}
+        source = {"digest": record.digest}
+        payload["provider_meta"] = {SOURCE_META: source} if meta is None else {**meta, SOURCE_META: source}
         line, offset = record.line.number, record.line.offset
+        key = safe_key(item.key)
         found: list[Work] = []
         try:
-            prepared = self._prepared(item, item.kind, payload, moment)
+            prepared = self._prepared(item, item.kind, payload, moment, key, is_clean=is_clean)
         except PayloadTooLarge as error:
             message = (
                 f"an entry of {error.details.get('bytes')} bytes, which is more than one holds; kept among the lines"
             )
             found.append((Damage("payload_too_large", message, line, offset), line, offset))
-            prepared = self._prepared(item, *self._stand_in(item, record), moment)
+            prepared = self._prepared(item, *self._stand_in(item, record), moment, key, is_clean=False)
         except (InvalidPayload, NotCanonical, InvalidText) as error:
             message = f"an entry of kind {item.kind} that cannot be one: {error.message[:200]}"
             found.append((Damage("unusable_entry", message, line, offset), line, offset))
-            prepared = self._prepared(item, *self._stand_in(item, record), moment)
-        found.append(Ready(item, prepared, record.digest, line, offset))
+            prepared = self._prepared(item, *self._stand_in(item, record), moment, key, is_clean=False)
+        base, parent, logical = item.base, item.parent, item.logical_parent
+        found.append(
+            Ready(
+                session,
+                key,
+                key if base is None else safe_key(base),
+                None if parent is None else safe_key(parent),
+                None if logical is None else safe_key(logical),
+                item.is_aside,
+                prepared,
+                record.digest,
+                line,
+                offset,
+            )
+        )
         return found
 
-    def _prepared(self, item: Neutral, kind: str, payload: dict[str, Any], moment: str) -> PreparedEntry:
+    def _prepared(
+        self, item: Neutral, kind: str, payload: dict[str, Any], moment: str, key: str, *, is_clean: bool
+    ) -> PreparedEntry:
+        source = self._sources.get(item.session)
+        if source is None:
+            source = self._sources[item.session] = source_name(self.format_name, item.session)
+        if is_clean:
+            return self.recorder.prepare_read(
+                kind,
+                payload,
+                visibility=item.visibility,  # type: ignore[arg-type]  # readers have no other words
+                external_id=key,
+                external_source=source,
+                created_at=moment,
+            )
         return self.recorder.prepare(
             EntryDraft(
                 kind=kind,
                 payload=payload,
-                context_visibility=item.visibility,  # type: ignore[arg-type]  # readers have no other words
-                external_id=safe_key(item.key),
-                external_source=source_name(self.format_name, item.session),
+                context_visibility=item.visibility,  # type: ignore[arg-type]  # as above
+                external_id=key,
+                external_source=source,
                 created_at=moment,
             )
         )
@@ -127,17 +170,18 @@ class Preparer:
         meta = {SOURCE_META: {"digest": record.digest}}
         return "provider.unknown", {"raw_type": f"{self.format_name}:{item.kind}"[:1024], "provider_meta": meta}
 
-    def _place_paths(self, payload: dict[str, Any], session: str) -> None:
-        """Make the paths of a call relative to the checkout; those elsewhere are left out, as input has them."""
+    def _with_places(self, payload: dict[str, Any], session: str) -> dict[str, Any]:
+        """Return a payload with its paths relative to the checkout; those elsewhere are left out, as input has them."""
+        placed = dict(payload)
+        cwd, place = self._where.get(session, (None, None))
         for name in _PATH_FIELDS:
-            paths = payload.pop(name, None)
-            if paths is None:
+            paths = placed.pop(name, None)
+            if paths is None or place is None:
                 continue
-            cwd, place = self._where.get(session, (None, None))
-            inner = [place.relative(path, cwd) for path in paths] if place is not None else []
-            kept = [path for path in inner if path is not None]
+            kept = [inner for path in paths if (inner := place.relative(path, cwd)) is not None]
             if kept:
-                payload[name] = kept
+                placed[name] = kept
+        return placed
 
 
 def safe_key(key: str) -> str:

@@ -23,15 +23,8 @@ OMITTED_KEY: Final = "bridge_omitted"
 
 @dataclass(slots=True)
 class RawLines:
-    """Some lines, one after another.
+    """Some lines, one after another."""
 
-    Parameters
-    ----------
-    keep_secrets
-        Whether they are kept as they are.
-    """
-
-    keep_secrets: bool
     first_line: int = 0
     offset: int = 0
     size: int = 0
@@ -39,8 +32,8 @@ class RawLines:
     count: int = 0
     parts: list[bytes] = field(default_factory=list)
 
-    def add(self, line: Line) -> None:
-        """Add the next line."""
+    def add(self, line: Line, kept: bytes | None = None) -> None:
+        """Add the next line; ``kept`` is what is kept instead of it."""
         if not self.count:
             self.first_line, self.offset = line.number, line.offset
         self.count += 1
@@ -50,13 +43,8 @@ class RawLines:
             note = {OMITTED_KEY: {"bytes": line.size, "sha256": line.digest}}
             self.parts.append(orjson.dumps(note) + (b"\n" if line.is_ended else b""))
             return
-        kept = line.data
-        if not self.keep_secrets and is_suspicious(kept):
-            # Bytes that are no UTF-8 come back as they were.
-            text, _ = redact_text(kept.decode(errors="surrogateescape"))
-            kept = text.encode(errors="surrogateescape")
-            self.changed += kept != line.data
-        self.parts.append(kept)
+        self.changed += kept is not None
+        self.parts.append(line.data if kept is None else kept)
 
     def chunk(self, source_id: str, number: int, digest: str) -> rows.ChunkRow:
         """Return the row of these lines; ``digest`` is that of the original bytes."""
@@ -64,6 +52,20 @@ class RawLines:
         return rows.ChunkRow(
             source_id, number, self.first_line, self.count, self.offset, self.size, digest, self.changed, body
         )
+
+
+def may_hold_secret(data: bytes) -> bool:
+    """Return whether a line may hold a secret; one with escapes or blanks of its own has to be read first."""
+    return is_suspicious(data) or b"\\u" in data or b"\\/" in data or b'": ' in data
+
+
+def masked(data: bytes) -> bytes | None:
+    """Return a damaged line with the secrets masked that can be told in it; None if there are none."""
+    # Bytes that are no UTF-8 come back as they were. An escaped line feed before a secret would hide it.
+    text = data.decode(errors="surrogateescape")
+    parts = [redact_text(part)[0] for part in text.split("\\n")]
+    kept = "\\n".join(parts).encode(errors="surrogateescape")
+    return None if kept == data else kept
 
 
 @dataclass(slots=True)

@@ -25,18 +25,17 @@ from bridge.control.exchange.foreign.places import head_alone
 from bridge.control.exchange.foreign.preparing import Preparer, Ready, Work, safe_key, source_name, time_of
 from bridge.control.exchange.foreign.sinks import Growing, Sink, StoreSink, require_not_removed
 from bridge.control.exchange.imported import ImportFinding
+from bridge.control.reading.views import MISSING_PARENT
 from bridge.conversations.errors import InvalidLabel, SessionRemoved
 from bridge.conversations.growing import Placed
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.conversations.store import entry_hash_of, get_session, session_exists
 from bridge.foundation.ids import entry_id, split_entry_id
-from bridge.transcripts.foreign.neutral import SOURCE_META, LabelSet, LeafMoved, Neutral, SessionFacts
+from bridge.transcripts.foreign.neutral import SOURCE_META, LabelSet, LeafMoved, SessionFacts
 from bridge.transcripts.foreign.records import Damage
 
 #: Entries whose places are remembered; older ones are looked up in the store.
 MAX_REMEMBERED: Final = 20_000
-#: Key of an entry's source that names the parent which was not there.
-MISSING_PARENT: Final = "missing_parent"
 PARENT, LOGICAL_PARENT = "parent", "logical_parent"
 
 
@@ -71,8 +70,8 @@ class Taker:
         """Take in a batch; what is raised undoes all of it."""
         self._begin_batch(sink)
         for work in batch:
-            if type(work) is Ready and work.neutral.session not in self.natives:
-                self._meet(SessionFacts(work.neutral.session))
+            if type(work) is Ready and work.session not in self.natives:
+                self._meet(SessionFacts(work.session))
             elif type(work) is tuple and isinstance(work[0], SessionFacts):
                 self._meet(work[0])
         self._look_up(batch)
@@ -147,8 +146,7 @@ class Taker:
 
     def _begin(self, native: Native, first: Ready) -> None:
         """Decide what a session is that is not here: a copy, a fork of what came before it, or a new one."""
-        neutral = first.neutral
-        key = safe_key(neutral.base or neutral.key)
+        key = first.base
         if native.first_key is None:
             native.first_key, native.first_digest = key, first.digest
         for other in rows.natives_beginning_with(self._sink.connection, self._format, key):
@@ -159,8 +157,8 @@ class Taker:
                     native.copy_of, native.copy_source = other.session_id, source
                     return
         origin = None
-        if neutral.parent is not None:
-            found = self._recent.anywhere(safe_key(neutral.parent))
+        if first.parent is not None:
+            found = self._recent.anywhere(first.parent)
             if found is not None and found[0] != native.id:
                 origin = found[2][0]
         self._create(native, first.prepared.created_at, origin)
@@ -198,14 +196,13 @@ class Taker:
     # -- entries -----------------------------------------------------------------------------------------------
 
     def _entry(self, ready: Ready) -> None:
-        neutral = ready.neutral
-        native = self.natives[neutral.session]
+        native = self.natives[ready.session]
         if native.is_removed:
             return
         native.seen += 1
         native.last_moment = ready.prepared.created_at
         if native.session_id is None and native.copy_of is None:
-            if neutral.is_aside:
+            if ready.is_aside:
                 native.waiting.append(ready)
                 return
             self._begin(native, ready)
@@ -217,45 +214,43 @@ class Taker:
 
     def _goes_on_as_copy(self, native: Native, ready: Ready) -> bool:
         """Return whether an entry is one of the session that this one has copied so far."""
-        neutral = ready.neutral
         copied, source = str(native.copy_of), str(native.copy_source)
-        key = safe_key(neutral.key)
-        named = safe_key(neutral.base or neutral.key)
-        known = self._find(copied, source, named)
-        if known is None:
-            if neutral.is_aside:
+        if self._find(copied, source, ready.base) is None:
+            if ready.is_aside:
                 native.waiting.append(ready)
-                return True
-            return False
-        own = self._find(copied, source, key)
+            return ready.is_aside
+        own = self._find(copied, source, ready.key)
         if own is not None:
             if not _is_same(own, ready):
                 self._conflict(ready, own.id)
-            native.copy_leaf = native.copy_leaf if neutral.is_aside else (own.id, own.entry_hash)
-            self._recent.put(native.id, key, copied, (own.id, own.entry_hash))
+            native.copy_leaf = native.copy_leaf if ready.is_aside else (own.id, own.entry_hash)
+            self._recent.put(native.id, ready.key, copied, (own.id, own.entry_hash))
         return True
 
     def _append(self, native: Native, ready: Ready) -> None:
-        neutral = ready.neutral
-        session_id, source = str(native.session_id), source_name(self._format, native.id)
-        key = safe_key(neutral.key)
-        # Of a record that is here, all is here: how many entries it became depends on what was read before it.
-        whole = self._find(session_id, source, safe_key(neutral.base or neutral.key))
-        known = whole if neutral.base is None else self._find(session_id, source, key)
-        if whole is not None and known is None:
-            return
-        if known is not None:
-            if not _is_same(known, ready):
-                self._conflict(ready, known.id)
-            placed = (known.id, known.entry_hash)
-            self._recent.put(native.id, key, session_id, placed)
-            if native.leaf is None and not neutral.is_aside:
-                native.leaf = placed
-            return
-        self._add(native, ready, session_id, key)
+        session_id = native.session_id or ""
+        if session_id not in self._fresh or (session_id, ready.base) in self._known:
+            # Of a record that is here, all is here: how many entries it became depends on what was read before it.
+            source = ready.prepared.external_source or ""
+            whole = self._find(session_id, source, ready.base)
+            known = whole if ready.base is ready.key else self._find(session_id, source, ready.key)
+            if known is not None:
+                self._recognise(native, ready, known)
+            if whole is not None or known is not None:
+                return
+        self._add(native, ready, session_id, ready.key)
+
+    def _recognise(self, native: Native, ready: Ready, known: rows.KnownEntry) -> None:
+        """Take note of an entry that is here already."""
+        if not _is_same(known, ready):
+            self._conflict(ready, known.id)
+        placed = (known.id, known.entry_hash)
+        self._recent.put(native.id, ready.key, native.session_id or "", placed)
+        if native.leaf is None and not ready.is_aside:
+            native.leaf = placed
 
     def _add(self, native: Native, ready: Ready, session_id: str, key: str) -> None:
-        neutral, prepared = ready.neutral, ready.prepared
+        prepared = ready.prepared
         grower = self._grower(session_id)
         parent, missing = self._parent(native, ready, grower, session_id)
         if missing is not None and missing[0] == PARENT:
@@ -267,23 +262,21 @@ class Taker:
         self._new_keys[key] = (session_id, placed)
         if missing is not None and not self._sink.is_dry:
             self._link(session_id, placed[0], *missing)
-        if not neutral.is_aside:
+        if not ready.is_aside:
             native.leaf, native.leaf_moved = placed, True
 
     def _parent(
         self, native: Native, ready: Ready, grower: Growing, session_id: str
     ) -> tuple[Placed, tuple[str, str] | None]:
         """Return the entry that one follows; and relation and key of what it names and is not here."""
-        neutral = ready.neutral
-        named, relation = neutral.parent, PARENT
-        if named is None:
-            named, relation = neutral.logical_parent, LOGICAL_PARENT
-        if named is None:
+        wanted, relation = ready.parent, PARENT
+        if wanted is None:
+            wanted, relation = ready.logical_parent, LOGICAL_PARENT
+        if wanted is None:
             return grower.root(), None
-        wanted = safe_key(named)
         here = self._recent.get(native.id, wanted)
         if here is None:
-            known = self._find(session_id, source_name(self._format, native.id), wanted)
+            known = self._find(session_id, ready.prepared.external_source or "", wanted)
             if known is not None:
                 return (known.id, known.entry_hash), None
             elsewhere = self._recent.anywhere(wanted)
@@ -316,7 +309,7 @@ class Taker:
         return self._recorder.prepare(draft)
 
     def _conflict(self, ready: Ready, entry: str) -> None:
-        message = f"{ready.neutral.key[:80]!r} is {entry} already, with other content; that stays"
+        message = f"{ready.key[:80]!r} is {entry} already, with other content; that stays"
         self._findings.add("conflict", message, ready.line, ready.offset)
 
     # -- what else a transcript says ---------------------------------------------------------------------------
@@ -384,14 +377,14 @@ class Taker:
         for work in batch:
             if type(work) is not Ready:
                 continue
-            neutral = work.neutral
-            native = self.natives[neutral.session]
+            native = self.natives[work.session]
             session_id = native.session_id or native.copy_of
             if session_id is None:
                 continue
             source = native.copy_source if native.session_id is None else source_name(self._format, native.id)
             keys = wanted.setdefault((session_id, str(source)), set())
-            keys.update(safe_key(key) for key in _keys_of(neutral) if key is not None)
+            keys.update((work.key, work.base))
+            keys.update(key for key in (work.parent, work.logical_parent) if key is not None)
         for (session_id, source), keys in wanted.items():
             missing = [key for key in keys if (session_id, key) not in self._asked]
             for key, known in rows.known_entries(self._sink.connection, session_id, source, missing).items():
@@ -471,11 +464,6 @@ def _row_of(format_name: str, native: Native, moment: str) -> rows.NativeRow:
     )
 
 
-def _keys_of(neutral: Neutral) -> tuple[str | None, ...]:
-    """Return all keys that an entry names."""
-    return neutral.key, neutral.base, neutral.parent, neutral.logical_parent
-
-
 def _is_same(known: rows.KnownEntry, ready: Ready) -> bool:
     """Return whether an entry here is what a record says: read from the same line, or with the same content."""
     if known.payload is None:
@@ -506,3 +494,8 @@ class Findings:
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         if len(self.kept) < self._limit:
             self.kept.append(ImportFinding(self.path, kind, message, line, offset))
+
+    def drop(self, kind: str) -> None:
+        """Take back what was found of a kind: it is looked at again."""
+        self.kept = [one for one in self.kept if one.kind != kind]
+        self.count -= self.kinds.pop(kind, 0)

@@ -17,14 +17,15 @@ from bridge.control.exchange.foreign import store as rows
 from bridge.control.exchange.foreign.natives import Native
 from bridge.control.exchange.foreign.places import Places
 from bridge.control.exchange.foreign.preparing import Preparer, Work, safe_key
-from bridge.control.exchange.foreign.rawlines import RawLines
+from bridge.control.exchange.foreign.rawlines import RawLines, masked, may_hold_secret
 from bridge.control.exchange.foreign.sinks import DrySink, StoreSink
 from bridge.control.exchange.foreign.taking import Findings, Taker
 from bridge.control.exchange.imported import Imported, ImportedSession, ImportRequest
 from bridge.control.recording import RecordingTransaction
-from bridge.transcripts.foreign.lines import BLOCK_BYTES, MAX_LINE_BYTES, Line, lines_of
+from bridge.foundation.redaction import is_suspicious, redact
+from bridge.transcripts.foreign.lines import BLOCK_BYTES, MAX_LINE_BYTES, Line, content_of, lines_of
 from bridge.transcripts.foreign.neutral import Hints, Reader
-from bridge.transcripts.foreign.records import Piece, pieces_of
+from bridge.transcripts.foreign.records import Piece, Record, pieces_of
 
 #: What one transaction takes in: so many items, or so many bytes of lines.
 BATCH_ITEMS: Final = 2000
@@ -63,6 +64,7 @@ class _Batch:
 
     raw: RawLines
     works: list[Work] = field(default_factory=list)
+    originals: list[bytes | Line] = field(default_factory=list)
 
 
 class Transcript:
@@ -172,6 +174,7 @@ class Transcript:
 
     def _read(self, stream: BinaryIO) -> None:
         self._is_torn = False
+        self.findings.drop("torn_tail")
         try:
             for batch, digest in self._batches(stream):
                 self._write(batch, digest)
@@ -185,7 +188,7 @@ class Transcript:
 
     def _batches(self, stream: BinaryIO) -> Iterator[tuple[_Batch, str]]:
         """Yield batches with the digest over the bytes of their lines."""
-        batch, part = _Batch(RawLines(self._request.keep_raw)), sha256()
+        batch = _Batch(RawLines())
         lines = lines_of(stream, number=self._line_number(), offset=self._size)
         if self._is_document:
             lines = _document(stream)
@@ -195,41 +198,65 @@ class Transcript:
                 for damage in piece.damages:
                     self.findings.add(damage.kind, damage.message, damage.line, damage.offset)
                 break
-            self._take_piece(batch, piece, part, stream)
+            self._take_piece(batch, piece)
             if len(batch.works) >= BATCH_ITEMS or batch.raw.size >= BATCH_BYTES:
-                yield batch, part.hexdigest()
-                batch, part = _Batch(RawLines(self._request.keep_raw)), sha256()
+                yield batch, self._close(batch, stream)
+                batch = _Batch(RawLines())
         if batch.raw.count:
-            yield batch, part.hexdigest()
+            yield batch, self._close(batch, stream)
 
     def _line_number(self) -> int:
         return self._lines + 1
 
-    def _take_piece(self, batch: _Batch, piece: Piece, part: Any, stream: BinaryIO) -> None:
-        for line in piece.lines:
-            self._keep(batch, line, part, stream)
+    def _take_piece(self, batch: _Batch, piece: Piece) -> None:
+        if len(piece.lines) == 1 and len(piece.records) == 1 and not piece.damages:
+            self._take_record(batch, piece.records[0], piece.lines[0])
+            return
         first = piece.lines[0]
         for damage in piece.damages:
             batch.works.append((damage, first.number, first.offset))
+        for line in piece.lines:
+            is_clean = self._request.keep_raw or line.is_too_long or not is_suspicious(line.data)
+            self._keep(batch, line, None if is_clean else masked(line.data))
         for record in piece.records:
-            batch.works.extend(self._preparer.prepare(self._reader.read(record), record))
+            batch.works.extend(self._preparer.prepare(self._reader.read(record), record, is_clean=False))
 
-    def _keep(self, batch: _Batch, line: Line, part: Any, stream: BinaryIO) -> None:
-        batch.raw.add(line)
-        if line.is_too_long:
-            at = stream.tell()
-            stream.seek(line.offset, SEEK_SET)
-            left = line.size
-            while left > 0 and (block := stream.read(min(left, BLOCK_BYTES))):
-                self._whole.update(block)
-                part.update(block)
-                left -= len(block)
-            stream.seek(at, SEEK_SET)
-        else:
-            self._whole.update(line.data)
-            part.update(line.data)
+    def _take_record(self, batch: _Batch, record: Record, line: Line) -> None:
+        """Take the one record of a line, as nearly all are: one look for secrets is enough for line and entries."""
+        is_clean, kept = True, None
+        if may_hold_secret(line.data):
+            found = redact(record.value)
+            if found.count:
+                record = record._replace(value=found.value)
+                if not self._request.keep_raw:
+                    kept = orjson.dumps(found.value) + line.data[len(content_of(line.data)) :]
+        self._keep(batch, line, kept)
+        batch.works.extend(self._preparer.prepare(self._reader.read(record), record, is_clean=is_clean))
+
+    def _keep(self, batch: _Batch, line: Line, kept: bytes | None) -> None:
+        batch.raw.add(line, kept)
+        # The original bytes, for the digests; those of a line that is too long are read again.
+        batch.originals.append(line if line.is_too_long else line.data)
         self._size += line.size
         self._lines += line.data.count(b"\n") if self._is_document else line.is_ended
+
+    def _close(self, batch: _Batch, stream: BinaryIO) -> str:
+        """Return the digest over the bytes of a batch's lines, and add them to that of the whole."""
+        part, waiting = sha256(), []
+        for one in (*batch.originals, None):
+            if isinstance(one, bytes):
+                waiting.append(one)
+                continue
+            block = b"".join(waiting)
+            waiting = []
+            self._whole.update(block)
+            part.update(block)
+            if one is not None:
+                for again in _bytes_of(stream, one):
+                    self._whole.update(again)
+                    part.update(again)
+        batch.originals.clear()
+        return part.hexdigest()
 
     def _write(self, batch: _Batch, digest: str) -> None:
         if self._sink is not None:
@@ -237,16 +264,16 @@ class Transcript:
             return
         if self._row is None:
             self._row = self._new_row()
-        chunk = batch.raw.chunk(self._row.id, self._chunks, digest)
-        is_first, self._chunks = self._chunks == 0, self._chunks + 1
+        number, self._chunks = self._chunks, self._chunks + 1
         row = self._row = self._row_now(self._row)
 
         def write(recording: RecordingTransaction) -> None:
-            if is_first and self._is_replaced:
+            if number == 0 and self._is_replaced:
                 rows.forget_chunks(recording.tx, row.id)
             self._taker.take(StoreSink(recording), batch.works)
             rows.put_source(recording.tx, row)
-            rows.add_chunk(recording.tx, chunk)
+            # Compressed here: this thread waits for the disk, while the other one reads on.
+            rows.add_chunk(recording.tx, batch.raw.chunk(row.id, number, digest))
 
         self._submit(write)
 
@@ -350,6 +377,17 @@ def _session(native: Native) -> ImportedSession:
         complete=True,
         active_entry_id=None if native.leaf is None else native.leaf[0],
     )
+
+
+def _bytes_of(stream: BinaryIO, line: Line) -> Iterator[bytes]:
+    """Yield the bytes of a line, and go back to where the stream was."""
+    at = stream.tell()
+    stream.seek(line.offset, SEEK_SET)
+    left = line.size
+    while left > 0 and (block := stream.read(min(left, BLOCK_BYTES))):
+        yield block
+        left -= len(block)
+    stream.seek(at, SEEK_SET)
 
 
 def _document(stream: BinaryIO) -> Iterator[Line]:

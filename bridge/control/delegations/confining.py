@@ -1,0 +1,97 @@
+"""Where a worker's processes may write, and what is said where this machine cannot keep them from more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bridge.adapters.states import expanded, state_paths
+from bridge.agents.policy_model import WriteMode
+from bridge.control.controller import Controller
+from bridge.control.delegations.model import Request
+from bridge.control.delegations.placesettings import WorkerSettings
+from bridge.control.errors import ConfinementRefused
+from bridge.foundation.config import ConfinementMode
+from bridge.git.repository import RepositoryLocation
+from bridge.process.confinement import Confinement, Notice, available, notices
+
+#: What people are told, by notice.
+WORDS = {
+    Notice.LANDLOCK_UNAVAILABLE: "the kernel has no Landlock, so the worker can write wherever you can",
+    Notice.NETWORK_UNENFORCED: "the kernel cannot keep the worker from the network",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Confining:
+    """How a worker is confined: not at all without a ``confinement``, and what of what was asked is not kept."""
+
+    confinement: Confinement | None
+    notices: tuple[Notice, ...] = ()
+
+
+def mode_of(controller: Controller, settings: WorkerSettings) -> ConfinementMode:
+    """Return whether workers are confined: the person's own word goes before the checkout's file."""
+    return controller.settings.confinement or settings.confinement or ConfinementMode.AUTO
+
+
+def confine(
+    controller: Controller,
+    request: Request,
+    settings: WorkerSettings,
+    *,
+    location: RepositoryLocation | None,
+    lent: Path | None,
+    temporary: Path,
+) -> Confining:
+    """Return what confines a worker.
+
+    Parameters
+    ----------
+    location
+        Its worktree; None outside a repository.
+    lent
+        The folder its git writes new objects into; None if it shares the repository's.
+    temporary
+        Its folder for temporary files.
+
+    Raises
+    ------
+    ConfinementRefused
+        If it must be confined and cannot be, or not as asked.
+    """
+    mode = mode_of(controller, settings)
+    wanted = Confinement(
+        (*_own(request, location, lent), temporary, *_outside(controller, request, settings)),
+        is_offline=settings.is_offline,
+    )
+    if mode is ConfinementMode.OFF:
+        return Confining(None, (Notice.NETWORK_UNENFORCED,) if settings.is_offline else ())
+    missing = notices(wanted)
+    if missing and mode is ConfinementMode.ENFORCE:
+        said = "; ".join(f"{notice}: {WORDS[notice]}" for notice in missing)
+        raise ConfinementRefused(
+            f"The worker must be confined, and this machine cannot do that as asked ({said}). It was not started.",
+            details={"notices": [str(notice) for notice in missing]},
+        )
+    return Confining(None if available() is not None else wanted, missing)
+
+
+def _own(request: Request, location: RepositoryLocation | None, lent: Path | None) -> tuple[Path, ...]:
+    if location is None or request.write_mode == WriteMode.READ_ONLY:
+        return ()
+    if request.write_mode == WriteMode.SHARED:
+        # It works in the user's checkout, commits there and moves the branch: that is what was asked for.
+        return (location.root, location.git_dir, location.common_dir)
+    own = (location.root, location.git_dir)
+    if lent is None:
+        return (*own, location.common_dir)
+    # Large files of git-lfs are named by their content and are not lent; a worker may add some.
+    return (*own, lent, location.common_dir / "lfs")
+
+
+def _outside(controller: Controller, request: Request, settings: WorkerSettings) -> tuple[Path, ...]:
+    named = controller.environment.get("HOME")
+    home = Path(named) if named else None
+    own = state_paths(request.harness, controller.settings.harness, state=controller.settings.home, home=home)
+    return (*own, *expanded(settings.writable, home))
