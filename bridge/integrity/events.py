@@ -177,6 +177,15 @@ _TYPES: Final = (
     ),
     _of(
         "session",
+        "delegation.place_prepared",
+        "A worktree was made to work: what was copied, set up and handed out.",
+        "delegation_id",
+        "copied setup ports cached seconds unignored",
+    ),
+    _of("session", "delegation.place_failed", "A worktree could not be made to work.", "delegation_id code"),
+    _of("session", "delegation.objects_kept", "What a task lent of git's objects was kept.", "delegation_id code"),
+    _of(
+        "session",
         "delegation.superseded",
         "A later try took the place of a task; nothing of it is left to adopt.",
         "delegation_id by",
