@@ -10,7 +10,8 @@ import pytest
 from bridge.control.access.tokens import mint, revoke_all
 from bridge.control.checks.upkeep import check_store
 from bridge.control.checks.verification import read_root, verify
-from bridge.control.delegations.adoption import adopt, discard
+from bridge.control.delegations.adoption.adopting import adopt
+from bridge.control.delegations.adoption.discarding import discard
 from bridge.control.exchange.exporting import ExportRequest, export_session
 from bridge.control.exchange.importing import import_session
 from bridge.control.sessions import initialise
