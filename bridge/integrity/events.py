@@ -166,7 +166,13 @@ _TYPES: Final = (
         "delegation_id workspace_id",
     ),
     _of("session", "delegation.worktree_removed", "The worktree was removed.", "delegation_id workspace_id"),
-    _of("session", "delegation.adopted", "The commits of a result were merged.", "delegation_id commit branch"),
+    _of(
+        "session",
+        "delegation.adopted",
+        "The commits of a result were merged.",
+        "delegation_id commit branch",
+        "method check verification",
+    ),
     _of("session", "delegation.discarded", "The commits of a result were given up.", "delegation_id result_commit"),
     _of("session", "delegation.cancel_requested", "Somebody asked for the end of a task.", "delegation_id"),
     _of(
@@ -180,7 +186,7 @@ _TYPES: Final = (
         "delegation.place_prepared",
         "A worktree was made to work: what was copied, set up and handed out.",
         "delegation_id",
-        "copied setup ports cached seconds unignored",
+        "is_lent ports setup_lines setup_seconds restored_files is_kept unignored",
     ),
     _of("session", "delegation.place_failed", "A worktree could not be made to work.", "delegation_id code"),
     _of("session", "delegation.objects_kept", "What a task lent of git's objects was kept.", "delegation_id code"),
