@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import anyio
 
 from bridge.control.checks.anchoring import anchor_log
-from bridge.control.checks.verification import read_root
+from bridge.control.checks.verification import read_root, verify
 from bridge.control.controller import Controller
 from bridge.control.exchange.exporting import ExportRequest, export_session
 from bridge.control.exchange.importing import import_session
@@ -28,6 +28,7 @@ from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import SystemClock
 from bridge.foundation.config import load_settings
 from bridge.git.repository import discover
+from bridge.integrity.coverage import COVERAGE
 from bridge.integrity.subtrees import roots
 from bridge.semantics.stamps import Stamp, UnknownReason
 from bridge.storage.tables import metadata
@@ -259,3 +260,40 @@ class Hand:
 
 def _plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, _Text) else value
+
+
+#: Each covered column, with its table.
+COVERED = sorted((table, name) for table, columns in COVERAGE.items() for name, one in columns.items() if one.part)
+PARTS = ("tree", "chain", "log", "states")
+
+
+def look(controller):
+    return verify(controller, NOWHERE, None, only=PARTS)
+
+
+def check_flips(controller, hand, sessions, table, *, samples):
+    """Flip a bit of some values of each covered column, those that are NULL as well as those that are not."""
+    chance = random.Random(table)
+    rows = hand.rows(table)
+    assert rows, f"nothing in {table}"
+    for name in [name for covered, name in COVERED if covered == table]:
+        filled = [row for row in rows if row[name] is not None]
+        empty = [row for row in rows if row[name] is None]
+        assert filled, f"{table}.{name} has no value anywhere"
+        chosen = chance.sample(filled, min(samples, len(filled))) + chance.sample(empty, min(1, len(empty)))
+        for row in chosen:
+            mutation = Mutation(table, name, row, flipped(row[name], chance))
+            with hand.mutated(mutation) as is_done:
+                if is_done:
+                    check_found(look(controller), mutation, sessions)
+    assert look(controller).is_healthy
+
+
+def check_found(found, mutation, sessions):
+    assert not found.is_healthy, mutation
+    faulty = {verdict.subject for verdict in found.sessions if not verdict.is_healthy}
+    if mutation.session != sessions.bystander:
+        assert sessions.bystander not in faulty, mutation
+    elif mutation.table != "repository_states":
+        # What is done to one session leaves the others alone.
+        assert not faulty & {sessions.main, sessions.fork, sessions.imported}, (mutation, faulty)

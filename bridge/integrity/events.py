@@ -212,6 +212,15 @@ _TYPES: Final = (
     ),
     _of(
         "session",
+        "delegation.place_prepared",
+        "A worktree was made to work: what was copied, set up and handed out.",
+        "delegation_id",
+        "is_lent ports setup_lines setup_seconds restored_files is_kept unignored",
+    ),
+    _of("session", "delegation.place_failed", "A worktree could not be made to work.", "delegation_id code"),
+    _of("session", "delegation.objects_kept", "What a task lent of git's objects was kept.", "delegation_id code"),
+    _of(
+        "session",
         "delegation.superseded",
         "A later try holds what the task did; its own commits wait no longer.",
         "delegation_id by",

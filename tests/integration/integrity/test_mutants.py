@@ -13,12 +13,9 @@ from bridge.integrity.coverage import COVERAGE
 from bridge.storage.tables import metadata
 from tests.conftest import GitRepository
 from tests.databases import unguarded
-from tests.mutants import NOWHERE, Hand, Mutation, Specimen, build, flipped, opened
+from tests.mutants import COVERED, NOWHERE, Hand, Mutation, Specimen, build, check_flips, check_found, look, opened
 
 pytestmark = pytest.mark.one_database("what a hand can do to a file; test_verification.py alters rows of both")
-
-COVERED = sorted((table, name) for table, columns in COVERAGE.items() for name, one in columns.items() if one.part)
-PARTS = ("tree", "chain", "log", "states")
 
 
 #: The store that was made first in this process, with its sessions.
@@ -53,10 +50,6 @@ def store(specimen, tmp_path):
         yield controller, Hand(connection), sessions
 
 
-def look(controller):
-    return verify(controller, NOWHERE, None, only=PARTS)
-
-
 def test_every_column_is_classified():
     tables = {table.name: {column.name for column in table.columns} for table in metadata.tables.values()}
     assert tables == {table: set(columns) for table, columns in COVERAGE.items()}
@@ -66,34 +59,6 @@ def test_every_column_is_classified():
 def test_a_bit_that_is_flipped_anywhere_is_found(store, table):
     controller, hand, sessions = store
     check_flips(controller, hand, sessions, table, samples=2)
-
-
-def check_flips(controller, hand, sessions, table, *, samples):
-    """Flip a bit of some values of each covered column, those that are NULL as well as those that are not."""
-    chance = random.Random(table)
-    rows = hand.rows(table)
-    assert rows, f"nothing in {table}"
-    for name in [name for covered, name in COVERED if covered == table]:
-        filled = [row for row in rows if row[name] is not None]
-        empty = [row for row in rows if row[name] is None]
-        assert filled, f"{table}.{name} has no value anywhere"
-        chosen = chance.sample(filled, min(samples, len(filled))) + chance.sample(empty, min(1, len(empty)))
-        for row in chosen:
-            mutation = Mutation(table, name, row, flipped(row[name], chance))
-            with hand.mutated(mutation) as is_done:
-                if is_done:
-                    check_found(look(controller), mutation, sessions)
-    assert look(controller).is_healthy
-
-
-def check_found(found, mutation, sessions):
-    assert not found.is_healthy, mutation
-    faulty = {verdict.subject for verdict in found.sessions if not verdict.is_healthy}
-    if mutation.session != sessions.bystander:
-        assert sessions.bystander not in faulty, mutation
-    elif mutation.table != "repository_states":
-        # What is done to one session leaves the others alone.
-        assert not faulty & {sessions.main, sessions.fork, sessions.imported}, (mutation, faulty)
 
 
 #: A state may come without its manifest, so that one is gone nobody can tell; see docs/integrity.md.

@@ -13,6 +13,8 @@ import pytest
 
 from bridge.conversations.soundness import check_sessions
 from bridge.conversations.store import iterate_entries
+from bridge.integrity.chain import verify_chain
+from bridge.integrity.store import iterate_events
 from bridge.integrity.verify import verify_session
 from bridge.storage.longtexts import LONG_TEXT_BYTES
 from bridge.storage.migrations import running
@@ -155,6 +157,17 @@ def test_the_upgraded_store_opens_and_verifies(database, version):
         assert sessions
         for session_id in sessions:
             assert verify_session(connection, session_id).findings == []
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_each_step_is_an_event_of_the_store(database, version):
+    bring_up(lay(database, version))
+    with Store.open(f"sqlite:///{database}") as store, store.read() as connection:
+        events = list(iterate_events(connection, "store"))
+        assert verify_chain(connection, "store").is_valid
+    assert {event.event_type for event in events} == {"store.upgraded"}
+    facts = [json.loads(event.body)["body"] for event in events]
+    assert facts == [{"from_version": step, "to_version": step + 1} for step in range(version, 7)]
 
 
 def test_what_sessions_knew_of_themselves_is_kept(database):
