@@ -79,6 +79,7 @@ ENTRY: Final = record(
     labels=listing(TEXT),
     readable=FLAG,
 )
+<<<<<<< HEAD
 SESSION_CHANGES: Final = record(
     "What changed in a session since a root; full: everything, since that root is not known. Without a root there is "
     "more to fetch: ask again with no root and the sequence as known.",
@@ -94,6 +95,8 @@ SESSION_CHANGES: Final = record(
     labels=listing(record("A name, and what it names now.", name=TEXT, entry_id=OPTIONAL_TEXT)),
     hasMore=FLAG,
 )
+=======
+>>>>>>> work/removal
 APPENDED: Final = {
     **ENTRY,
     "description": "The entry, and the head afterwards; recorded is false if the entry was there already.",
@@ -264,6 +267,7 @@ VERIFICATION: Final = record(
     ),
     index=or_null(record("About the search index.", **_VERDICT)),
 )
+<<<<<<< HEAD
 _NOT_REACHED: Final = {"states_dropped": NUMBER, "backups": listing(TEXT), "not_scrubbed": OPTIONAL_TEXT}
 ERASED: Final = record(
     "What was erased, and where the text still is.",
@@ -284,6 +288,8 @@ PRUNED: Final = record(
     kept=listing(record("A session that stays.", session_id=TEXT, reason=TEXT, message=TEXT)),
     **_NOT_REACHED,
 )
+=======
+>>>>>>> work/removal
 ROOT: Final = record(
     "The root of a session, and the last sequence it covers.", session_id=TEXT, session_root=TEXT, sequence=NUMBER
 )

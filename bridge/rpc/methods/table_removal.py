@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.conversations.errors import EraseRefused, SessionQuarantined
+from bridge.conversations.errors import EraseRefused
 from bridge.git.errors import GitFailed
 from bridge.integrity.errors import TreeUnsound
-from bridge.rpc.methods import calls_removal, results
+from bridge.rpc.methods import calls_removal
+from bridge.rpc.methods import results_removal as results
 from bridge.rpc.methods.method import ENTRY_ERRORS, REFERENCE_ERRORS, Method, Mode
 from bridge.rpc.roles import WORKERS, WRITERS
 
@@ -19,7 +20,7 @@ REMOVAL_TABLE: Final = (
         results.ERASED,
         calls_removal.sessions_erase,
         WRITERS,
-        (*ENTRY_ERRORS, EraseRefused, SessionQuarantined, GitFailed),
+        (*ENTRY_ERRORS, EraseRefused, GitFailed),
         Mode.ACT,
     ),
     Method(
@@ -39,7 +40,7 @@ REMOVAL_TABLE: Final = (
         results.SESSION_CHANGES,
         calls_removal.sessions_sync,
         WORKERS,
-        (*REFERENCE_ERRORS, TreeUnsound, SessionQuarantined),
+        (*REFERENCE_ERRORS, TreeUnsound),
         Mode.ACT,
     ),
 )
