@@ -139,9 +139,13 @@ class Installed:
         return next(self.modules.glob(self.agent.cli))
 
 
-def folder(environment: Mapping[str, str] = os.environ) -> Path:
+#: Read once: tests take the variables of Bridge out of their environment.
+_NAMED_FOLDER: Final = os.environ.get(FOLDER_VARIABLE)
+
+
+def folder() -> Path:
     """Return the folder that agents are installed in."""
-    return Path(environment.get(FOLDER_VARIABLE) or ROOT / ".e2e").resolve()
+    return Path(_NAMED_FOLDER or ROOT / ".e2e").resolve()
 
 
 def install(names: Iterable[str] = tuple(AGENTS), into: Path | None = None) -> dict[str, Installed]:
