@@ -41,6 +41,8 @@ class Change:
         The file, with symlinks followed.
     before, after
         Its contents; None where there is no file.
+    without
+        Of an installation: the contents without Bridge's hooks, which is what is kept as they were before.
     is_exact
         Of a removal: whether it gives back what was there before, rather than only take out what is Bridge's.
     """
@@ -48,6 +50,7 @@ class Change:
     path: Path
     before: bytes | None
     after: bytes | None
+    without: bytes | None = None
     is_exact: bool = True
 
     @property
@@ -100,12 +103,13 @@ def plan_install(settings: Settings, host: HostSettings, path: Path) -> Change:
     wanted = host.entry(line)
     found = inspect(settings, host, path)
     if found.is_installed and not found.missing:
-        return Change(target, before, before)
+        return Change(target, before, before, before)
     # An entry of an earlier release may have another time: all are written anew, together.
     text = _without(target, text, line)
+    without = None if before is None else text.encode()
     for event in host.events:
         text = _with_event(target, text, event, wanted)
-    return Change(target, before, text.encode())
+    return Change(target, before, text.encode(), without)
 
 
 def plan_uninstall(settings: Settings, host: HostSettings, path: Path) -> Change:
@@ -331,12 +335,12 @@ def _replace(change: Change) -> None:
 
 def _keep_backup(settings: Settings, change: Change) -> dict[str, Any]:
     folders = _missing_folders(change.path.parent)
-    if change.before is None:
+    if change.without is None:
         return {"backup": None, "folders": [str(folder) for folder in folders]}
-    name = f"{_digest(str(change.path).encode())[:16]}-{_digest(change.before)[:16]}"
+    name = f"{_digest(str(change.path).encode())[:16]}-{_digest(change.without)[:16]}"
     folder = hooks_folder(settings) / BACKUP_FOLDER
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    replace_file(folder / name, change.before)
+    replace_file(folder / name, change.without)
     return {"backup": name, "folders": []}
 
 
