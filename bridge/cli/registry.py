@@ -137,7 +137,7 @@ COMMANDS: tuple[CommandSpec | GroupSpec, ...] = (
             CommandSpec("retry", "Have an ended task tried again, with what was wrong", "delegate:retry"),
             CommandSpec("resume", "Go on with a paused credential before its quota resets", "steer:resume"),
             CommandSpec("cancel", "Ask for the end of a task; its worker gets a moment to stop", "task:cancel"),
-            CommandSpec("adopt", "Merge a task's commits into the branch that is checked out", "task:adopt"),
+            CommandSpec("adopt", "Bring tasks' commits onto the git branch that they were asked for on", "task:adopt"),
             CommandSpec(
                 "discard",
                 "Give up a task's changes and its worktree; they stay under a ref of Bridge's own",

@@ -264,16 +264,19 @@ def test_a_fork_of_a_fork_travels(here, there):
     assert_healthy(here)
 
 
-def test_a_session_that_went_on_differently_is_refused_with_both_hashes(here, there):
+def test_a_session_that_went_on_differently_becomes_a_fork_and_stays_itself(here, there):
     session, _ = talk(there, "one")
     imported(here, exported(there, session))
-    mine, theirs = say(here, session, "mine"), say(there, session, "theirs")
+    say(here, session, "mine")
+    say(there, session, "theirs")
     data = exported(there, session)
-    for dry_run in (True, False):
-        with nothing_written(here), pytest.raises(SessionDiffers) as caught:
-            imported(here, data, dry_run=dry_run)
-    details = caught.value.details
-    assert (details["entry_id"], details["here"], details["there"]) == (mine.id, mine.entry_hash, theirs.entry_hash)
+    with nothing_written(here):
+        assert "forked" in {one.status for one in imported(here, data, dry_run=True).sessions}
+    (fork,) = (one.session_id for one in imported(here, data).sessions if one.status == "forked")
+    with here.store.read() as connection:
+        said = {one: [e.payload.get("text") for e in active_path(connection, one)] for one in (session, fork)}
+    assert said == {session: ["one", "mine"], fork: ["one", "theirs"]}
+    assert_healthy(here)
 
 
 def test_another_session_of_the_same_id_is_refused(here, there):
