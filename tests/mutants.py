@@ -74,8 +74,8 @@ def build(controller: Controller, repository: Any, folder: Path, entries: int = 
     fork = recorder.fork(f"{main.id}-000009", NewSession(parent_session_id=main.id, parent_relation="forked"))
     for number in range(8):
         recorder.append_now(fork.id, EntryDraft(kind="user.message", payload={"text": f"else {number}"}))
-    erase(controller, NOWHERE, f"{main.id}-000061")
-    erase(controller, NOWHERE, f"{main.id}-000062", pattern="naïve")
+    erase(controller, NOWHERE, f"{main.id}-000034")
+    erase(controller, NOWHERE, f"{main.id}-000035", pattern="naïve")
     _delegate(controller, workspace, repository, folder)
     imported = _import(controller, folder)
     link = WorkspaceLink(workspace.id, "repository", "tree", "other repository", "other tree", "/old", "/new")

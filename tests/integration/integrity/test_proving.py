@@ -46,6 +46,7 @@ def result_of(controller, sessions):
         return found.scalars().first()
 
 
+@pytest.mark.one_database("reads a file of the project")
 def test_the_program_is_short_and_stands_alone():
     text = PROGRAM.read_text()
     assert len(text.splitlines()) < 200
