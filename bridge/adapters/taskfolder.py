@@ -81,11 +81,16 @@ def prepare(task: TaskRequest) -> TaskFolder:
             _replace(path, item.payload)
         _replace(folder.request, request_bytes(task, folder, paths))
     except OSError as error:
-        raise TaskFolderUnusable(
-            f"The task folder {str(folder.path)!r} cannot be written ({error.strerror}), so nothing was started.",
-            details={"path": str(folder.path)},
-        ) from error
+        raise unusable(folder.path, error) from error
     return folder
+
+
+def unusable(path: Path, error: OSError) -> TaskFolderUnusable:
+    """Return the error for a task's folder that cannot be written."""
+    return TaskFolderUnusable(
+        f"The task folder {str(path)!r} cannot be written ({error.strerror}), so nothing was started.",
+        details={"path": str(path)},
+    )
 
 
 def evidence_paths(folder: TaskFolder, evidence: Sequence[Evidence]) -> list[Path]:

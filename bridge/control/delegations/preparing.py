@@ -17,6 +17,7 @@ import anyio
 from anyio import to_thread
 
 from bridge.adapters.base import Capabilities
+from bridge.adapters.taskfolder import unusable
 from bridge.agents.policy_model import WriteMode
 from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
@@ -197,7 +198,10 @@ def _make(making: _Making) -> Place:
     making.worker_settings = worker_settings(making.checkout)
     # Left over from an attempt before.
     shutil.rmtree(making.temporary, ignore_errors=True)
-    making.temporary.mkdir(parents=True, mode=0o700)
+    try:
+        making.temporary.mkdir(parents=True, mode=0o700)
+    except OSError as error:
+        raise unusable(making.folder, error) from error
     making.location = discover(making.worktree)
     confining = confine(
         controller,
