@@ -257,6 +257,9 @@ def _text(done: Imported) -> str:
         if session.status == "unchanged":
             lines.append(f"{session.session_id}: all {session.entries or ''} entries are here already; nothing changes")
             continue
+        if session.status == "recorded":
+            lines.append(f"{session.session_id}: recorded by hooks from its beginning; nothing changes")
+            continue
         if session.status == "copy":
             lines.append(f"{session.session_id}: a copy of its first {session.entries} entries; nothing changes")
             continue

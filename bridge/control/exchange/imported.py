@@ -35,7 +35,8 @@ class ImportedSession:
     ----------
     status
         ``created``, ``continued`` (it was here and had less), ``unchanged``, or ``forked``: what a copy that went on
-        differently has of its own.
+        differently has of its own; of a foreign transcript also ``copy``, whose entries are another session's so far,
+        and ``recorded``, which hooks recorded as that session from its beginning.
     added
         Entries that were added.
     entries

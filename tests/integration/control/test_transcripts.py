@@ -8,6 +8,8 @@ import re
 
 import pytest
 
+from bridge.control.capture.model import Captured
+from bridge.control.capture.store import add_captured
 from bridge.control.controller import Controller
 from bridge.control.exchange.exporting import ExportRequest, export_session
 from bridge.control.exchange.foreign import store as rows
@@ -19,6 +21,7 @@ from bridge.control.reading.sessions import read_log
 from bridge.control.reading.views import summary_of
 from bridge.control.search.recalling import recall
 from bridge.control.standpoint import Standpoint
+from bridge.conversations.models import NewSession
 from bridge.conversations.store import list_sessions
 from bridge.foundation.clock import SystemClock
 from bridge.foundation.config import load_settings
@@ -407,3 +410,24 @@ def test_fc_27_a_sub_agent_is_linked_to_a_parent_that_comes_later(store, tmp_pat
     session = session_of(store, child.session_id)
     assert (session.parent_session_id, session.parent_relation) == (parent.session_id, "delegated")
     assert healthy(store, child.session_id)
+
+
+@pytest.mark.parametrize(
+    ("since", "status"), [("2026-01-01T00:00:00Z", "recorded"), ("2036-01-01T00:00:00Z", "created")]
+)
+def test_what_hooks_recorded_from_its_beginning_is_not_taken_in_again(store, tmp_path, since, status):
+    live = store.recorder.create_session(NewSession(label="live"))
+    captured = Captured(
+        host="claude-code",
+        native_id=SESSION,
+        session_id=live.id,
+        workspace_id=None,
+        started_at=since,
+        last_event_at=since,
+    )
+    store.store.write(lambda tx: add_captured(tx.connection, captured))
+    done = take(store, write(tmp_path / "t.jsonl", *chain("u1", "a1")))
+    assert [(one.status, one.session_id == live.id) for one in done.sessions] == [(status, status == "recorded")]
+    grown = take(store, write(tmp_path / "t.jsonl", *chain("u1", "a1", "u2")))
+    assert (done.added, grown.added) == ((0, 0) if status == "recorded" else (2, 1))
+    assert entries(store, live.id) == []

@@ -51,6 +51,8 @@ class Native:
         Whether the head may follow: it stands where an import left it.
     leaf
         The entry that the conversation goes on from.
+    recorded_as
+        The session here that hooks recorded it as, from its beginning; then nothing of it is taken in again.
     waiting
         Entries beside the conversation that came before its first one.
     """
@@ -69,10 +71,16 @@ class Native:
     first_key: str | None = None
     first_digest: str | None = None
     is_removed: bool = False
+    recorded_as: str | None = None
     seen: int = 0
     added: int = 0
     last_moment: str = ""
     waiting: list[Ready] = field(default_factory=list)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether something of it, or all, is in a session here."""
+        return (self.session_id or self.copy_of or self.recorded_as) is not None
 
 
 def merged(known: SessionFacts, more: SessionFacts) -> SessionFacts:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from bridge.storage.longtexts import whole_payload
 from bridge.storage.tables import (
+    captured_sessions,
     import_chunks,
     import_links,
     import_sessions,
@@ -173,6 +174,14 @@ def natives_beginning_with(connection: Connection, format_name: str, key: str) -
     """Return the sessions that begin with an entry of that key and have entries of their own."""
     query = select(import_sessions).where(_N.format == format_name, _N.first_key == key, _N.session_id.is_not(None))
     return [NativeRow(*row) for row in connection.execute(query.order_by(_N.created_at, _N.native_id))]
+
+
+def captured_as(connection: Connection, host: str, native_id: str) -> tuple[str, str] | None:
+    """Return the session that hooks record a host's session as, and since when; None if they do not."""
+    table = captured_sessions.c
+    query = select(table.session_id, table.started_at).where(table.host == host, table.native_id == native_id)
+    row = connection.execute(query).first()
+    return None if row is None else (row[0], row[1])
 
 
 def children_waiting_for(connection: Connection, format_name: str, native_id: str) -> list[NativeRow]:

@@ -7,6 +7,7 @@ same key with other content is a conflict: the first one stays, the other is kep
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 import orjson
@@ -30,12 +31,15 @@ from bridge.conversations.errors import InvalidLabel, SessionRemoved
 from bridge.conversations.growing import Placed
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.conversations.store import entry_hash_of, get_session, session_exists
+from bridge.foundation.clock import parse_timestamp
 from bridge.foundation.ids import entry_id, split_entry_id
 from bridge.transcripts.foreign.neutral import SOURCE_META, LabelSet, LeafMoved, SessionFacts
 from bridge.transcripts.foreign.records import Damage
 
 #: Entries whose places are remembered; older ones are looked up in the store.
 MAX_REMEMBERED: Final = 20_000
+#: A host may date its first record a little before the hook that tells of the session.
+HOOK_MARGIN: Final = timedelta(minutes=1)
 PARENT, LOGICAL_PARENT = "parent", "logical_parent"
 
 
@@ -201,9 +205,14 @@ class Taker:
             return
         native.seen += 1
         native.last_moment = ready.prepared.created_at
+        if native.recorded_as is not None:
+            return
         if native.session_id is None and native.copy_of is None:
             if ready.is_aside:
                 native.waiting.append(ready)
+                return
+            native.recorded_as = self._recorded_as(native, ready)
+            if native.recorded_as is not None:
                 return
             self._begin(native, ready)
         if native.copy_of is not None and native.session_id is None and not self._goes_on_as_copy(native, ready):
@@ -211,6 +220,15 @@ class Taker:
             self._create(native, ready.prepared.created_at, None if leaf is None else leaf[0])
         if native.session_id is not None:
             self._append(native, ready)
+
+    def _recorded_as(self, native: Native, first: Ready) -> str | None:
+        """Return the session that hooks recorded this one as, if they were there from its beginning."""
+        found = rows.captured_as(self._sink.connection, self._format, native.id)
+        if found is None:
+            return None
+        session_id, since = found
+        began = parse_timestamp(first.prepared.created_at)
+        return session_id if began >= parse_timestamp(since) - HOOK_MARGIN else None
 
     def _goes_on_as_copy(self, native: Native, ready: Ready) -> bool:
         """Return whether an entry is one of the session that this one has copied so far."""
@@ -429,6 +447,8 @@ class Taker:
             return
         tx, moment = self._sink.recording.tx, self._sink.moment
         for native in self.natives.values():
+            if native.recorded_as is not None:
+                native.waiting = []
             if native.session_id is None and native.copy_of is None:
                 continue
             row = _row_of(self._format, native, moment)

@@ -339,7 +339,7 @@ class Transcript:
     def result(self) -> Imported:
         """Return what became of the transcript so far."""
         natives = self._taker.natives
-        sessions = [_session(native) for native in natives.values() if native.session_id or native.copy_of]
+        sessions = [_session(native) for native in natives.values() if native.is_here]
         if not natives:
             sessions = [*self._unchanged()]
         last = sessions[-1].session_id if sessions else None
@@ -366,6 +366,8 @@ class Transcript:
 
 
 def _session(native: Native) -> ImportedSession:
+    if native.recorded_as is not None:
+        return ImportedSession(native.recorded_as, "recorded", 0, native.seen, complete=True)
     status = "created" if native.is_new else "continued" if native.added else "unchanged"
     if native.session_id is None:
         status = "copy"
