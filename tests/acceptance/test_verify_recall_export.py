@@ -45,6 +45,7 @@ def test_verify_without_a_store_has_nothing_to_say_and_makes_none(bridge_cli, br
         "status": "healthy",
         "sessions": [],
         "chains": [],
+        "stored": [],
         "log": None,
         "index": None,
     }
