@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from bridge.agents.policy_model import PolicyLimits
 from bridge.control.delegations.adoption.adopting import adopt
 from bridge.control.delegations.adoption.model import Wish
 from bridge.control.delegations.tasks import worktree_path
@@ -214,7 +215,7 @@ def test_a_worktree_that_its_worker_removed_is_told(world: Any) -> None:
 def test_worktrees_are_bounded_over_all_runs(world: Any) -> None:
     world.run(world.shell("t1", EDIT))
     request = world.plan(world.shell("t2", EDIT) + world.shell("t3", "true", write="shared"))
-    limited = replace(request, limits=replace(request.limits, max_worktrees=1))
+    limited = replace(request, limits=PolicyLimits(max_worktrees=1))
     outcome = anyio.run(run_plan, world.controller, world.workspace, limited)
     assert [str(task.status) for task in outcome.delegations] == ["rejected", "completed"]
     assert world.details("t2")["decision"]["reason"] == "worktrees_exhausted"

@@ -22,10 +22,8 @@ def drop_guards(connection):
 
 
 def tie(connection, session_id, parent_id):
-    mark = "?" if isinstance(connection, sqlite3.Connection) else "%s"
     connection.execute(
-        f"UPDATE sessions SET parent_session_id = {mark}, parent_relation = 'continued' WHERE id = {mark}",
-        (parent_id, session_id),
+        "UPDATE sessions SET parent_session_id = ?, parent_relation = 'continued' WHERE id = ?", (parent_id, session_id)
     )
 
 
