@@ -142,7 +142,7 @@ def test_another_session_under_the_same_id_is_refused(store):
         imported(first, exported(second, session))
 
 
-@pytest.mark.parametrize("form", ["jsonl", "sqlite"])
+@pytest.mark.parametrize("form", ["jsonl", "sqlite"], ids=["as-lines", "as-a-file"])
 def test_an_erased_entry_travels_as_erased(store, form):
     here, there = store("here"), store("there")
     session = here.recorder.create_session(NewSession()).id
