@@ -446,6 +446,15 @@ class HeadMove:
     from_entry_id: str
     to_entry_id: str
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the move as every door shows it."""
+        return {
+            "session_id": self.session_id,
+            "active_entry_id": self.to_entry_id,
+            "previous_entry_id": self.from_entry_id,
+            "moved": self.from_entry_id != self.to_entry_id,
+        }
+
 
 def stamp_to_json(stamp: Stamp) -> dict[str, Any]:
     """Return a stamp as an object: ``state_digest``, or ``unknown`` with what is known about why."""

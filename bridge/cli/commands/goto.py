@@ -78,17 +78,10 @@ def back(
 def _tell(cli: Cli, move: HeadMove) -> None:
     from bridge.foundation.ids import short_entry, short_session
 
-    has_moved = move.from_entry_id != move.to_entry_id
-    value = {
-        "session_id": move.session_id,
-        "active_entry_id": move.to_entry_id,
-        "previous_entry_id": move.from_entry_id,
-        "moved": has_moved,
-    }
     session = short_session(move.session_id)
-    if has_moved:
+    if move.from_entry_id != move.to_entry_id:
         text = f"{session} is at {short_entry(move.to_entry_id)} now; it was at {short_entry(move.from_entry_id)}"
     else:
         text = f"{session} is at {short_entry(move.to_entry_id)} already"
-    cli.output.emit(value, text)
+    cli.output.emit(move.to_json(), text)
     cli.output.status(f"files stay as they are; compare them with: bridge status {session}")

@@ -191,12 +191,7 @@ class GotoParams:
 
 def sessions_goto(call: Call, params: GotoParams) -> dict[str, Any]:
     move = go_to(call.controller, call.standpoint, params.session, params.entry, expected_head=params.expected_head)
-    return {
-        "session_id": move.session_id,
-        "active_entry_id": move.to_entry_id,
-        "previous_entry_id": move.from_entry_id,
-        "moved": move.from_entry_id != move.to_entry_id,
-    }
+    return move.to_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,12 +51,7 @@ class BackParams(OfSession):
 
 def sessions_back(call: Call, params: BackParams) -> dict[str, Any]:
     move = go_back(call.controller, call.standpoint, params.session, expected_head=params.expected_head)
-    return {
-        "session_id": move.session_id,
-        "active_entry_id": move.to_entry_id,
-        "previous_entry_id": move.from_entry_id,
-        "moved": move.from_entry_id != move.to_entry_id,
-    }
+    return move.to_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
