@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from bridge.recall.related import related
-from bridge.recall.terms import MAX_QUERY_CHARACTERS, Phrase, fold, phrase_of
+from bridge.recall.terms import MAX_QUERY_CHARACTERS, MAX_QUERY_TERMS, Phrase, fold, phrase_of
 from bridge.recall.timephrases import Window, find_window
 
 #: Words that are looked up, the rarest ones; quoted phrases come on top.
@@ -24,6 +24,8 @@ MAX_QUOTED: Final = 4
 MAX_PIECES: Final = 64
 #: Pieces left out that are named.
 MAX_NAMED: Final = 100
+#: Characters under which such a piece is named.
+MAX_NAME: Final = 80
 #: Letters from which on an unknown word may be the beginning of one, or have a typing error in it.
 MIN_GUESSED_LETTERS: Final = 4
 #: Letters from which on the word that is being typed may be the beginning of one.
@@ -165,7 +167,7 @@ def ask(
     window, rest = find_window(rest, now, zone)
     harness, rest = _find_harness(rest, harnesses)
     pieces, further = _pieces(rest)
-    phrases = {phrase: piece for piece in quoted if (phrase := phrase_of(piece))}
+    phrases = {phrase: piece for piece in quoted if (phrase := phrase_of(piece)[:MAX_QUERY_TERMS])}
     further = [*list(phrases.values())[MAX_QUOTED:], *further]
     phrases = dict(list(phrases.items())[:MAX_QUOTED])
     plain = {phrase: piece for piece, phrase in pieces if phrase not in phrases}
@@ -224,12 +226,15 @@ def _named(calls: str, names: Sequence[str], text: str) -> re.Match[str] | None:
 def _pieces(text: str) -> tuple[list[tuple[str, Phrase]], list[str]]:
     """Return the words of a text with their terms, without those that say nothing unless there are no others.
 
-    And those that are too many to be looked at.
+    And those that are too many, or too long, to be looked at whole.
     """
     split = text.split()
-    found = [(piece, phrase) for piece in split[:MAX_PIECES] if (phrase := phrase_of(piece))]
+    whole = [(piece, phrase) for piece in split[:MAX_PIECES] if (phrase := phrase_of(piece))]
+    found = [(piece, phrase[:MAX_QUERY_TERMS]) for piece, phrase in whole]
     telling = [(piece, phrase) for piece, phrase in found if not (len(phrase) == 1 and phrase[0] in STOPWORDS)]
-    return telling or found, [piece for piece in split[MAX_PIECES:] if phrase_of(piece)]
+    further = [piece for piece, phrase in whole if len(phrase) > MAX_QUERY_TERMS]
+    further += [piece for piece in split[MAX_PIECES:] if phrase_of(piece)]
+    return telling or found, [piece if len(piece) <= MAX_NAME else piece[: MAX_NAME - 1] + "…" for piece in further]
 
 
 def _word(

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.recall.asking import MAX_NAMED, MAX_PIECES, MAX_QUOTED, MAX_WORDS, ask, edits
+from bridge.recall.asking import MAX_NAME, MAX_NAMED, MAX_PIECES, MAX_QUOTED, MAX_WORDS, ask, edits
+from bridge.recall.terms import MAX_QUERY_TERMS
 
 NOW = datetime(2026, 3, 18, 15, 30, tzinfo=UTC)
 KNOWN = {"deploy": 5, "deploys": 2, "deployment": 9, "login": 40, "users": 7, "memory": 3, "the": 900, "cursor": 4}
@@ -144,6 +145,14 @@ def test_what_is_left_out_is_named():
     assert question(" ".join(words[:-1])).ignored == ()
     assert question(" ".join(words)).ignored == (words[-1],)
     assert len(question(" ".join(f"w{n}" for n in range(1_000))).ignored) == MAX_NAMED
+
+
+def test_a_piece_of_too_many_terms_is_cut_at_the_edge_and_named():
+    exact = question("空" * MAX_QUERY_TERMS)
+    assert (len(exact.words[0].alternatives[0]), exact.ignored) == (MAX_QUERY_TERMS, ())
+    more = question("空" * 100_000)
+    assert len(more.words[0].alternatives[0]) == MAX_QUERY_TERMS
+    assert [len(name) for name in more.ignored] == [MAX_NAME]
 
 
 def test_edits_are_one_apart():
