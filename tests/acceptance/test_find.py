@@ -23,6 +23,12 @@ def test_a_chat_is_found_and_the_index_built_anew(bridge_cli, repository, tmp_pa
     assert nothing.stdout == ""
     assert "looked only at the time of: last year" in nothing.stderr
     assert "give letters or digits" in bridge_cli("find", " * ", cwd=here).ok().stderr
+    # What looks like an option and is none is a word, and words need no quotes of the shell.
+    loose = bridge_cli("find", "login", "page", "-x", "--no-cache", "--json", cwd=here).ok().json()
+    assert [chat["session_id"] for chat in loose["chats"]] == [made["Login trouble"]]
+    assert loose["question"]["unseen"] == ["-x", "--no-cache"]
+    hits = bridge_cli("recall", "breaks", "-x", "--session", made["Login trouble"], "--json", cwd=here).ok().json()
+    assert (len(hits["hits"]), hits["relaxed"]) == (1, True)
     elsewhere = bridge_cli("find", "login", cwd=tmp_path).ok()
     assert (elsewhere.stdout, "--all" in elsewhere.stderr) == ("", True)
     assert bridge_cli("find", "login", "--all", "--json", cwd=tmp_path).ok().json()["chats"]

@@ -244,6 +244,33 @@ def test_the_gate(controller):
     assert found(controller, "zeppelin") == [one]
 
 
+def test_sure_is_only_what_stands_first_and_what_nothing_unread_could_be(controller, monkeypatch):
+    for _ in range(30):
+        chat(controller, "ordinary talk about common things")
+    meant = chat(controller, "the zeppelin flies over common ground", "and the zeppelin lands")
+    question = "zeppelin flies common"
+    assert find(controller, question).found.is_confident
+    # On a later page another chat stands first.
+    later = find(controller, question, offset=1)
+    assert not later.found.is_confident
+    assert meant not in [one.session.id for one in later.chats]
+    with monkeypatch.context() as patch:
+        patch.setattr("bridge.control.search.finding.SEARCH_PATIENCE_SECONDS", -1.0)
+        patch.setattr(index.prepare, "__kwdefaults__", {"limit": 1})
+        chat(controller, *(f"new words {n}" for n in range(5)))
+        answer = find(controller, question)
+        assert (answer.is_complete, answer.found.is_confident) == (False, False)
+    assert find(controller, question).found.is_confident
+    # Of the chat that would be first nothing can be read: the next one is not the one that is meant.
+    with unguarded(controller.store.url) as connection:
+        change = "UPDATE recall_marks SET unreadable_entry_id = 'x', unreadable_version = 3 WHERE session_id = ?"
+        connection.execute(change, (meant,))
+    answer = find(controller, question)
+    assert not answer.found.is_confident
+    assert answer.chats
+    assert answer.unreadable == ((meant, "unsupported_semantic_version"),)
+
+
 def test_a_single_chat_with_a_common_word_is_no_sure_answer(controller):
     session = chat(controller, *(f"plain word {n}" for n in range(30)))
     answer = find(controller, "plain")
