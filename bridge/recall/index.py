@@ -317,7 +317,7 @@ def _batch(
 def _session_part(connection: Connection, candidate: Candidate, limit: int) -> tuple[SessionPart | None, int, bool]:
     """Return what is missing of a session, how many entries were read for it, and whether that is all of it."""
     expected = store.mark_of(connection, candidate.session_id)
-    scope = _scope_words(candidate)
+    scope = scope_words(candidate)
     forget = expected is not None and (expected.scope != scope or expected.terms_version != INDEX_VERSION)
     mark = None if forget else expected
     through = -1 if mark is None else mark.indexed_through
@@ -377,7 +377,8 @@ def _read(connection: Connection, row: store.Row, reading: _Reading) -> None:
             )
 
 
-def _scope_words(candidate: Candidate) -> str:
+def scope_words(candidate: Candidate) -> str:
+    """Return the words of all scopes that a session stands in, but for its own."""
     kind, workspace, harness = candidate.kind, candidate.workspace_id, candidate.harness
     words = {
         scope_of(kind),

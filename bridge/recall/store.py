@@ -340,6 +340,27 @@ def count_places(connection: Connection) -> tuple[int, int]:
     return documents, marks
 
 
+def marks_through(connection: Connection) -> list[tuple[str, int]]:
+    """Return all sessions that are indexed, and how far."""
+    query = select(_M.session_id, _M.indexed_through).order_by(_M.session_id)
+    return [(row[0], row[1]) for row in connection.execute(query)]
+
+
+def lengths_between(connection: Connection, chat: int, first: int, last: int) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return by sequence and part the number and the length of a session's documents, of sequences up to the last."""
+    query = select(_D.sequence, _D.part, _D.document, _D.length).where(
+        _D.chat == chat, _D.sequence.between(first, last)
+    )
+    return {(row[0], row[1]): (row[2], row[3]) for row in connection.execute(query)}
+
+
+def sum_lengths(connection: Connection) -> tuple[int, int]:
+    """Return how many documents have a place, and how many terms these have."""
+    row = connection.execute(select(func.count(), func.coalesce(func.sum(_D.length), 0)).select_from(recall_documents))
+    documents, length = row.one()
+    return documents, int(length)
+
+
 def unreadable_chats(
     connection: Connection, kinds: Sequence[str], workspace_id: str | None, limit: int
 ) -> list[tuple[str, str]]:

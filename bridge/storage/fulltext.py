@@ -157,3 +157,31 @@ def _tsvector(scope: str, terms: Sequence[str]) -> str:
 def _lexeme_of_scope(scope: str) -> str:
     # No term begins so: scopes and terms share the one column.
     return f"'.{scope}'"
+
+
+#: Terms that are looked up in one piece when a document is checked.
+_PIECE: Final = 32
+
+
+def holds(connection: Connection, index: str, number: int, scope: str, terms: Sequence[str]) -> bool:
+    """Return whether a document stands in an index under just these scope words and terms, in their order."""
+    if connection.dialect.name != "sqlite":
+        statement = f"SELECT 1 FROM {index} WHERE document = %s AND terms = %s::tsvector"  # noqa: S608 - a constant
+        return connection.exec_driver_sql(statement, (number, _tsvector(scope, terms))).first() is not None
+    words = scope.split()
+    sizes = connection.exec_driver_sql(f"SELECT sz FROM {index}_docsize WHERE id = ?", (number,)).scalar()  # noqa: S608
+    if sizes != _varint(len(words)) + _varint(len(terms)):
+        return False
+    asked = ["scope : (" + " AND ".join(f'"{word}"' for word in words) + ")"]
+    # The pieces share a term, so that they follow each other.
+    asked += [f'terms : "{" ".join(terms[start : start + _PIECE + 1])}"' for start in range(0, len(terms), _PIECE)]
+    statement = f"SELECT 1 FROM {index} WHERE {index} MATCH ? AND rowid = ?"  # noqa: S608 - a constant
+    return all(connection.exec_driver_sql(statement, (piece, number)).first() is not None for piece in asked)
+
+
+def _varint(value: int) -> bytes:
+    """Return a number as FTS5 writes it down: seven bits a byte, the highest first, all but the last marked."""
+    found = [value & 0x7F]
+    while value := value >> 7:
+        found.append(0x80 | (value & 0x7F))
+    return bytes(reversed(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 
 
 def test_a_chat_is_found_and_the_index_built_anew(bridge_cli, repository, tmp_path):
@@ -35,3 +36,25 @@ def test_a_chat_is_found_and_the_index_built_anew(bridge_cli, repository, tmp_pa
     done = bridge_cli("db", "reindex", "--json", cwd=here).ok().json()
     assert done == {"entries": 4, "sessions": 2}
     assert bridge_cli("find", "rains", "--json", cwd=here).ok().json()["chats"][0]["session_id"] == made["Weather"]
+
+
+def test_fc_61_doctor_and_verify_say_that_an_index_lacks_what_is_recorded(bridge_cli, bridge_home, repository):
+    here = repository.path
+    bridge_cli("init", cwd=here).ok()
+    session = bridge_cli("session", "new", "--json", cwd=here).ok().json()["id"]
+    bridge_cli("append", session, "--kind", "user.message", "--text", "the needle", cwd=here).ok()
+    assert bridge_cli("find", "needle", "--json", cwd=here).ok().json()["chats"]
+
+    def told():
+        checks = {one["name"]: one for one in bridge_cli("doctor", "--json", cwd=here).json()["checks"]}
+        return checks["search_index"]["status"], bridge_cli("verify", "--json", cwd=here).json()["status"]
+
+    assert told() == ("ok", "healthy")
+    with sqlite3.connect(bridge_home / "bridge.db") as connection:
+        connection.execute("UPDATE recall_documents SET sequence = 99 WHERE sequence = 1")
+    connection.close()
+    assert told() == ("warning", "faulty")
+    assert "db reindex" in bridge_cli("doctor", cwd=here).stdout
+    bridge_cli("db", "reindex", cwd=here).ok()
+    assert told() == ("ok", "healthy")
+    assert bridge_cli("verify", "--whole-index", "--only", "index", cwd=here).ok()
