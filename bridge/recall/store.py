@@ -128,6 +128,15 @@ _ENTRIES_AFTER = Prepared(
     "after",
     "limit",
 )
+_BEGINNING_WITH = Prepared(
+    select(recall_terms.c.term, recall_terms.c.documents)
+    .where(recall_terms.c.term >= bindparam("prefix"), recall_terms.c.term < bindparam("end"))
+    .order_by(recall_terms.c.term)
+    .limit(bindparam("limit")),
+    "prefix",
+    "end",
+    "limit",
+)
 _CANDIDATE = Prepared(
     select(*_CANDIDATE_COLUMNS)
     .select_from(sessions.join(session_heads, _H.session_id == _S.id))
@@ -345,9 +354,8 @@ def frequencies(connection: Connection, terms: Iterable[str]) -> dict[str, int]:
 
 def beginning_with(connection: Connection, prefix: str, limit: int) -> list[tuple[str, int]]:
     """Return terms that begin so, the shortest first at least, with the number of documents that each stands in."""
-    query = select(recall_terms.c.term, recall_terms.c.documents)
-    query = query.where(recall_terms.c.term >= prefix, recall_terms.c.term < prefix + "\U0010ffff")
-    return [(row[0], row[1]) for row in connection.execute(query.order_by(recall_terms.c.term).limit(limit))]
+    rows = _BEGINNING_WITH.run(connection, prefix, prefix + "\U0010ffff", limit)
+    return [(row[0], row[1]) for row in rows]
 
 
 def forget_mark(tx: Transaction, mark: Mark) -> None:
