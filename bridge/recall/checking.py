@@ -7,7 +7,7 @@ under just these terms and this scope, and each term must be counted. Nothing is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -16,7 +16,7 @@ from bridge.foundation.ids import entry_id
 from bridge.recall import store
 from bridge.recall.digests import Digest
 from bridge.recall.index import parts_of, scope_of_session, scope_words
-from bridge.recall.store import Mark
+from bridge.recall.store import Mark, Placed
 from bridge.recall.terms import INDEX_VERSION, terms
 from bridge.recall.texts import is_searchable, searchable_text
 from bridge.semantics.kinds import READABLE_VERSIONS
@@ -77,8 +77,12 @@ def check_entries(connection: Connection, session_id: str, first: int, limit: in
     rows = [row for row in later if row.sequence <= mark.indexed_through]
     if not rows:
         return 0, []
-    held = store.lengths_between(connection, mark.chat, rows[0].sequence, rows[-1].sequence)
+    held = store.places_between(connection, mark.chat, rows[0].sequence, rows[-1].sequence)
     faults = [fault for row in rows for fault in _check_entry(connection, mark, row, held)]
+    scopes = {one.scope for one in held.values()} - {store.number_of_scope(connection, mark.scope)}
+    faults += (
+        [IndexFault(session_id, "Places of it are written down for another scope than its own.")] if scopes else []
+    )
     strangers = sorted({sequence for sequence, _ in held} - {row.sequence for row in rows})
     unknown = "It is in the index, and no such entry is recorded."
     return len(rows), [*faults, *(IndexFault(entry_id(session_id, sequence), unknown) for sequence in strangers)]
@@ -109,18 +113,18 @@ def check_totals(connection: Connection) -> list[IndexFault]:
 
 
 def _check_entry(
-    connection: Connection, mark: Mark, row: store.Row, held: dict[tuple[int, int], tuple[int, int]]
+    connection: Connection, mark: Mark, row: store.Row, held: Mapping[tuple[int, int], Placed]
 ) -> Iterator[IndexFault]:
     expected = _expected(connection, row)
     if expected is None:
         return
     present = {part: found for (sequence, part), found in held.items() if sequence == row.sequence}
     lengths = {part: len(piece) for part, piece in enumerate(expected)}
-    if {part: length for part, (_, length) in present.items()} != lengths:
+    if {part: found.length for part, found in present.items()} != lengths:
         yield IndexFault(row.id, "The index has another list of places for it than its words make.")
         return
-    for part, (number, _) in sorted(present.items()):
-        if not fulltext.holds(connection, ENTRY_INDEX, number, _scope(mark), expected[part]):
+    for part, found in sorted(present.items()):
+        if not fulltext.holds(connection, ENTRY_INDEX, found.number, _scope(mark), expected[part]):
             yield IndexFault(row.id, "It does not stand in the index under its own words.")
             return
     yield from _uncounted(connection, row.id, [term for piece in expected for term in piece])

@@ -52,7 +52,7 @@ def place_of(controller, session, sequence, part=0):
     """The number of a document, the scope it stands in, and its terms."""
     with controller.store.read() as connection:
         mark = store.mark_of(connection, session)
-        number, _ = store.lengths_between(connection, mark.chat, sequence, sequence)[sequence, part]
+        number = store.places_between(connection, mark.chat, sequence, sequence)[sequence, part].number
     found = list(index.parts_of(index.terms(TEXTS[sequence - 1])))[part]
     return number, f"{index.scope_of_session(mark.chat)} {mark.scope}", found
 
@@ -99,6 +99,7 @@ DAMAGES = {
     "no count of a label": executed("DELETE FROM recall_terms WHERE term = 'zoneinfo'"),
     "another total": executed("UPDATE recall_state SET value = value + 1 WHERE name = 'terms'"),
     "another digest": executed('UPDATE recall_marks SET digest = \'{"label":"forged"}\''),
+    "another scope of a place": executed("UPDATE recall_documents SET scope = 99 WHERE sequence = 1"),
     "another place": executed("UPDATE recall_marks SET scope = 'kother'"),
 }
 
