@@ -153,14 +153,22 @@ def _evidence(
     if len(own) > 1:
         # Beyond the newest matches of each word there may be older entries that hold all of them.
         _note_entries(found, newest(own, limit=each), (1 << len(own)) - 1)
-    for place, group in enumerate(groups):
-        for (chat,) in fulltext.newest(connection, DIGEST_INDEX, scopes, (group,), limit=MIN_WINDOW):
-            if chat in found or span is None:
-                one = found.get(chat)
-                if one is None:
-                    one = found[chat] = Evidence(chat)
-                one.digest |= 1 << place
-                one.words |= 1 << place
+    looks = [
+        {chat for (chat,) in fulltext.newest(connection, DIGEST_INDEX, scopes, (group,), limit=MIN_WINDOW)}
+        for group in groups
+    ]
+    if span is not None:
+        # A chat is of a time if anything was said in it then, whatever of it says what the chat is about.
+        others = set().union(*looks) - found.keys()
+        there = found.keys() | store.chats_within(connection, sorted(others), span)
+        looks = [chats & there for chats in looks]
+    for place, chats in enumerate(looks):
+        for chat in chats:
+            one = found.get(chat)
+            if one is None:
+                one = found[chat] = Evidence(chat)
+            one.digest |= 1 << place
+            one.words |= 1 << place
     return found
 
 

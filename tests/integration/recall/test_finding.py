@@ -182,6 +182,17 @@ def test_a_changed_label_is_found_and_the_old_one_is_not(controller):
     assert found(controller, "apples") == []
 
 
+def test_a_chat_is_of_a_time_if_anything_was_said_then_whatever_says_what_it_is_about(controller):
+    labelled = chat(controller, "some talk", label="apples", days_ago=1)
+    begun = chat(controller, "about apples", days_ago=9)
+    controller.clock.set(NOW - timedelta(days=1))
+    say(controller, begun, "and on we go")
+    controller.clock.set(NOW)
+    chat(controller, "apples again", days_ago=4)
+    assert sorted(found(controller, "apples yesterday")) == sorted([labelled, begun])
+    assert found(controller, "apples last year") == []
+
+
 def test_the_latest_real_summary_tells_what_a_chat_is_about(controller):
     session = chat(controller, "hello")
     say(controller, session, "walruses on the ice", kind="branch.summary")
@@ -256,7 +267,7 @@ def test_sure_is_only_what_stands_first_and_what_nothing_unread_could_be(control
     assert meant not in [one.session.id for one in later.chats]
     with monkeypatch.context() as patch:
         patch.setattr("bridge.control.search.finding.SEARCH_PATIENCE_SECONDS", -1.0)
-        patch.setattr(index.prepare, "__kwdefaults__", {"limit": 1})
+        patch.setattr(index.prepare, "__kwdefaults__", {"limit": 1, "after": None})
         chat(controller, *(f"new words {n}" for n in range(5)))
         answer = find(controller, question)
         assert (answer.is_complete, answer.found.is_confident) == (False, False)
