@@ -331,12 +331,8 @@ def _among(connection: Connection, query: str, values: Sequence[Any]) -> Iterato
 
 def chats_within(connection: Connection, chats: Sequence[int], span: tuple[int, int]) -> set[int]:
     """Return which of some sessions have a document between two numbers, both included."""
-    low, high = span
-    query = (
-        "SELECT m.chat FROM recall_marks AS m WHERE m.chat IN ({}) AND EXISTS (SELECT 1 FROM recall_documents AS d"
-        f" WHERE d.chat = m.chat AND d.document BETWEEN {int(low)} AND {int(high)})"
-    )
-    return {row[0] for row in _among(connection, query, chats)}
+    said = select(_D.document).where(_D.chat == _M.chat, _D.document.between(*span)).exists()
+    return set(connection.execute(select(_M.chat).where(_M.chat.in_(chats), said)).scalars())
 
 
 def taken_between(connection: Connection, first: int, last: int) -> set[int]:

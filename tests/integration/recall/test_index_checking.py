@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from random import Random
 
 import pytest
@@ -151,3 +152,18 @@ def test_a_sample_is_drawn_where_there_is_much(controller, session, monkeypatch)
     assert drawn == {(first, first + 2) for first in range(len(TEXTS) - 1)}
     assert list(Stretch("s", 5, 2_500).pages()) == [(5, 1_000), (1_005, 1_000), (2_005, 496)]
     assert SAMPLED_ENTRIES >= 1_000
+
+
+def test_building_anew_while_others_write_leaves_nothing_out_and_nothing_twice(controller, session):
+    def write():
+        for number in range(60):
+            say(controller, session, f"common HttpServer word{number}")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while writer.is_alive():
+        reindex(controller)
+    writer.join()
+    found = recall(controller, NOWHERE, session, "common", limit=200)
+    assert len({hit.entry.id for hit in found.hits}) == len(found.hits) == 60
+    assert index_faults(controller, is_whole=True)[1] == []
