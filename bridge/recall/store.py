@@ -329,6 +329,12 @@ def _among(connection: Connection, query: str, values: Sequence[Any]) -> Iterato
         yield from driver.execute(query.format(",".join([mark] * len(some))), tuple(some))
 
 
+def entries_in_parts(connection: Connection, chats: Sequence[int]) -> set[tuple[int, int]]:
+    """Return which entries of some sessions are so long that they are indexed in parts: number and sequence."""
+    query = select(_D.chat, _D.sequence).where(_D.chat.in_(chats), _D.part == 1)
+    return {(row[0], row[1]) for row in connection.execute(query)}
+
+
 def chats_within(connection: Connection, chats: Sequence[int], span: tuple[int, int]) -> set[int]:
     """Return which of some sessions have a document between two numbers, both included."""
     said = select(_D.document).where(_D.chat == _M.chat, _D.document.between(*span)).exists()
