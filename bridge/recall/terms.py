@@ -116,7 +116,7 @@ def phrase_of(piece: str) -> Phrase:
 def parse_query(text: str) -> Query:
     """Return what a text asks for; no text is an error. One without letters and digits asks for nothing."""
     phrases: dict[Phrase, None] = {}
-    left, ignored = MAX_QUERY_TERMS, 0
+    left, ignored = MAX_QUERY_TERMS, len(text[MAX_QUERY_CHARACTERS:].split())
     for piece in text[:MAX_QUERY_CHARACTERS].split():
         phrase = phrase_of(piece)
         if not phrase or phrase in phrases:

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from bridge.recall.terms import (
     GAP,
     MAX_EXCERPT_CHARACTERS,
+    MAX_QUERY_CHARACTERS,
     MAX_QUERY_TERMS,
     MAX_TERM_CHARACTERS,
+    Query,
     excerpt,
     fold,
     parse_query,
@@ -150,6 +152,12 @@ def test_too_many_terms_are_cut_at_the_edge_and_counted():
     long = parse_query("字" * (MAX_QUERY_TERMS + 1))
     assert len(long.phrases[0]) == MAX_QUERY_TERMS
     assert long.ignored == 1
+
+
+def test_a_text_that_is_too_long_is_cut_at_the_edge_and_it_is_said():
+    padding = " " * (MAX_QUERY_CHARACTERS - len("word"))
+    assert parse_query(padding + "word") == Query((("word",),))
+    assert parse_query(padding + "words and more") == Query((("word",),), ignored=3)
 
 
 ODD = st.text() | st.text(alphabet="abC '\"*^(){}:-+#\0\ud800é字가กี\u0301İıßहि\u200e", max_size=40)
