@@ -38,7 +38,7 @@ ARGUMENTS: Final = (
     "--system-prompt",
 )
 ENVIRONMENT: Final[Mapping[str, str]] = MappingProxyType({"PI_OFFLINE": "1"})
-_RETRY: Final = "bridge-retry"
+_HELLO: Final = "bridge-hello"
 _PROMPT: Final = "bridge-prompt"
 
 
@@ -49,37 +49,37 @@ class PiDialogue:
         self._talk = talk
 
     async def ready(self) -> None:
-        # It would try again for minutes.
-        await self._talk.send({"type": "set_auto_retry", "enabled": False, "id": _RETRY})
+        await self._talk.send({"type": "get_state", "id": _HELLO})
         is_proven = False
         while True:
             value = await self._talk.receive()
             if (tools := _announced(value, "bridge-tools")) is not None:
                 require_none(tools)
                 is_proven = True
-            elif value.get("type") == "response" and value.get("id") == _RETRY:
+            elif value.get("type") == "response" and value.get("id") == _HELLO:
                 if not is_proven:
                     raise ModelTrouble(Trouble.NOT_TOOL_FREE, "it did not say which tools it has")
                 return
 
     async def turn(self, text: str) -> Reply:
         await self._talk.send({"type": "prompt", "message": text, "id": _PROMPT})
-        is_proven, status, message = False, None, dict[str, Any]()
+        is_proven, message = False, dict[str, Any]()
         while True:
             value = await self._talk.receive()
             if (tools := _announced(value, "bridge-request")) is not None:
                 require_none(tools)
                 is_proven = True
-            elif (answered := _announced(value, "bridge-response")) is not None:
-                status = answered
             elif value.get("type") == "response" and value.get("id") == _PROMPT and not value.get("success"):
                 raise ModelTrouble(Trouble.FAILED, str(value.get("error", "it refused the question"))[:200])
             elif value.get("type") == "message_end" and (value.get("message") or {}).get("role") == "assistant":
                 message = value["message"]
+                # At once: it would try again, or run on.
+                _refuse_calls(message)
+                _refuse_errors(message)
             elif value.get("type") == "agent_end":
                 if not is_proven:
                     raise ModelTrouble(Trouble.NOT_TOOL_FREE, "it did not say which tools it offered")
-                return _reply(message, status)
+                return _reply(message)
 
 
 def _announced(value: Mapping[str, Any], key: str) -> Any:
@@ -89,20 +89,36 @@ def _announced(value: Mapping[str, Any], key: str) -> Any:
     return parsed(str(value.get("statusText")).encode()).get("value")
 
 
-def _reply(message: Mapping[str, Any], status: object) -> Reply:
+def _refuse_calls(message: Mapping[str, Any]) -> None:
+    called = [str(one.get("name"))[:40] for one in _blocks(message) if one.get("type") == "toolCall"]
+    if called:
+        raise ModelTrouble(Trouble.BROKEN, f"its model called {', '.join(called)}, which it was not offered")
+
+
+def _reply(message: Mapping[str, Any]) -> Reply:
+    return Reply(
+        "".join(str(one.get("text", "")) for one in _blocks(message) if one.get("type") == "text"), _usage(message)
+    )
+
+
+def _refuse_errors(message: Mapping[str, Any]) -> None:
+    if message.get("stopReason") in ("stop", "length"):
+        return
+    said = str(message.get("errorMessage", "it gave up"))
+    # It gives no status by itself; vendors' libraries put it first.
+    is_quota = said[:3].isdecimal() and int(said[:3]) in QUOTA_STATUSES
+    trouble = ModelTrouble(Trouble.QUOTA if is_quota else Trouble.FAILED, said[:200])
+    trouble.usage = _usage(message)
+    raise trouble
+
+
+def _usage(message: Mapping[str, Any]) -> Usage:
     used = message.get("usage")
     used = used if isinstance(used, dict) else {}
     taken = sum(int(used.get(name) or 0) for name in ("input", "cacheRead", "cacheWrite"))
-    usage = Usage(1, taken, int(used.get("output") or 0))
-    blocks = [one for one in message.get("content") or () if isinstance(one, dict)]
-    called = [str(one.get("name"))[:40] for one in blocks if one.get("type") == "toolCall"]
-    trouble = None
-    if message.get("stopReason") not in ("stop", "length", "toolUse"):
-        reason = Trouble.QUOTA if status in QUOTA_STATUSES else Trouble.FAILED
-        trouble = ModelTrouble(reason, str(message.get("errorMessage", "it gave up"))[:200])
-    elif called:
-        trouble = ModelTrouble(Trouble.BROKEN, f"its model called {', '.join(called)}, which it was not offered")
-    if trouble is not None:
-        trouble.usage = usage
-        raise trouble
-    return Reply("".join(str(one.get("text", "")) for one in blocks if one.get("type") == "text"), usage)
+    return Usage(1, taken, int(used.get("output") or 0))
+
+
+def _blocks(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    content = message.get("content")
+    return [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []

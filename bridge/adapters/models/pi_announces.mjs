@@ -14,6 +14,5 @@ export default function (pi) {
   pi.on("before_provider_request", (event, context) =>
     tell(context, "bridge-request", [...pi.getActiveTools(), ...offered(event.payload ?? {})]),
   );
-  pi.on("after_provider_response", (event, context) => tell(context, "bridge-response", event.status));
   pi.on("tool_call", () => ({ block: true, reason: "no tool may be used here" }));
 }
