@@ -77,7 +77,7 @@ export default function (pi) {{
             own / "AGENTS.md": POISON,
             own / "SYSTEM.md": POISON,
             own / "APPEND_SYSTEM.md": POISON,
-            own / "extensions" / "loud.mjs": loud,
+            own / "extensions" / "loud.ts": loud,
             own / "skills" / "loud" / "SKILL.md": f"---\nname: loud\ndescription: {POISON}\n---\nloud",
             above / "AGENTS.md": POISON,
             above / "CLAUDE.md": POISON,
