@@ -7,11 +7,12 @@ many of the words occur anywhere in the chat. Small bonuses follow: several matc
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import nlargest
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.recall.asking import RELATED_SHARE, Question
 
@@ -39,7 +40,7 @@ CLEAR_LEAD: Final = 1.5
 MAX_COUNTED: Final = 8
 
 #: Chats that are put in order at most, the most promising ones; nobody reads further.
-MAX_RANKED: Final = 200
+MAX_RANKED: Final = 100
 
 _FIRST_PLACE: Final = 1 / (RANK_CONSTANT + 1)
 
@@ -121,33 +122,26 @@ def rank(
     worth = Worth(concepts)
     if len(considered) > MAX_RANKED:
         considered = {one.chat: one for one in nlargest(MAX_RANKED, considered.values(), key=partial(_promise, worth))}
-    best = {chat: _best_entry(one, worth, average_length) for chat, one in considered.items()}
-    covers = {chat: _cover(one, concepts) for chat, one in considered.items()}
-    digests = {chat: worth[one.digest] for chat, one in considered.items() if one.digest}
-    newest = {chat: max(one.documents, default=None) for chat, one in considered.items()}
+    looks = [_look(one, worth, concepts, average_length) for one in considered.values()]
     scores = dict.fromkeys(considered, 0.0)
-    entry_list = {chat: score for chat, (score, _) in best.items() if score}
-    for weight, found in ((ENTRY_WEIGHT, entry_list), (DIGEST_WEIGHT, digests), (COVER_WEIGHT, covers)):
-        for place, chat in _places(found, newest):
+    for weight, found in (
+        (ENTRY_WEIGHT, [(look.best, look) for look in looks if look.best]),
+        (DIGEST_WEIGHT, [(worth[look.evidence.digest], look) for look in looks if look.evidence.digest]),
+        (COVER_WEIGHT, [(look.cover, look) for look in looks]),
+    ):
+        for place, chat in _places(found):
             scores[chat] += weight / (RANK_CONSTANT + place)
     total = sum(concept.weight for concept in concepts) or 1.0
-    for chat, one in considered.items():
+    ranked = []
+    for look in looks:
+        one = look.evidence
         several = len(one.documents)
         bonus = SEVERAL_BONUS * min(several - 1, 3) / 3 if several > 1 else 0.0
         bonus += ALL_WORDS_BONUS * worth[one.words] / total
-        bonus += RECENCY_BONUS * math.exp(-age_days(newest[chat]) / RECENCY_DAYS)
-        scores[chat] += bonus * _FIRST_PLACE
-    ranked = [
-        Ranked(
-            chat,
-            score,
-            len(considered[chat].documents),
-            bool(everything) and considered[chat].words & everything == everything,
-            best[chat][1],
-            newest[chat],
-        )
-        for chat, score in scores.items()
-    ]
+        bonus += RECENCY_BONUS * math.exp(-age_days(look.newest) / RECENCY_DAYS)
+        has_all = bool(everything) and one.words & everything == everything
+        score = scores[one.chat] + bonus * _FIRST_PLACE
+        ranked.append(Ranked(one.chat, score, several, has_all, look.best_sequence, look.newest))
     ranked.sort(key=lambda one: (-one.score, -(one.newest_document or 0), one.chat))
     return ranked, is_relaxed
 
@@ -231,34 +225,50 @@ def _promise(worth: Worth, one: Evidence) -> tuple[float, float, int, int]:
     return worth[one.words], worth[one.digest], len(one.documents), max(one.documents, default=0)
 
 
-def _best_entry(evidence: Evidence, worth: Worth, average_length: float) -> tuple[float, int | None]:
+class _Look(NamedTuple):
+    """What is worked out of what speaks for a chat: its best entry, what the whole says, and its newest document."""
+
+    evidence: Evidence
+    newest: int | None
+    best: float
+    best_sequence: int | None
+    cover: float
+
+
+def _look(one: Evidence, worth: Worth, concepts: Sequence[Concept], average_length: float) -> _Look:
     best, found = 0.0, None
-    for document, words in evidence.entries.items():
-        score = score_entry(worth[words], evidence.documents[document][1], average_length)
+    for document, words in one.entries.items():
+        score = score_entry(worth[words], one.documents[document][1], average_length)
         if score > best or (score == best and found is not None and document > found):
             best, found = score, document
-    return best, None if found is None else evidence.documents[found][0]
+    newest = max(one.documents) if one.documents else None
+    return _Look(one, newest, best, None if found is None else one.documents[found][0], _cover(one, concepts))
 
 
 def _cover(evidence: Evidence, concepts: Sequence[Concept]) -> float:
     """Return how much the whole chat says: each concept once, and a little more for further entries that have it."""
+    # Few combinations of words stand in many entries.
+    counts = Counter(evidence.entries.values())
+    if evidence.digest:
+        counts[evidence.digest] += 1
     total = 0.0
     for concept in concepts:
-        bits = concept.bit | concept.related_bit
-        values = [concept.worth(words) for words in evidence.entries.values() if words & bits]
-        if evidence.digest & bits:
-            values.append(concept.worth(evidence.digest))
-        if values:
-            count = min(len(values), MAX_COUNTED)
-            total += max(values) * count / (count + SATURATION)
+        bits, count, most = concept.bit | concept.related_bit, 0, 0.0
+        for words, number in counts.items():
+            if words & bits:
+                count += number
+                most = max(most, concept.worth(words))
+        if count:
+            count = min(count, MAX_COUNTED)
+            total += most * count / (count + SATURATION)
     return total
 
 
-def _places(scores: Mapping[int, float], newest: Mapping[int, int | None]) -> Iterable[tuple[int, int]]:
+def _places(scored: list[tuple[float, _Look]]) -> Iterable[tuple[int, int]]:
     """Yield places and chats, the best first; those that score the same share a place."""
-    ordered = sorted(scores, key=lambda chat: (-scores[chat], -(newest[chat] or 0), chat))
+    scored.sort(key=lambda one: (-one[0], -(one[1].newest or 0), one[1].evidence.chat))
     place, previous = 0, None
-    for count, chat in enumerate(ordered, 1):
-        if scores[chat] != previous:
-            place, previous = count, scores[chat]
-        yield place, chat
+    for count, (score, look) in enumerate(scored, 1):
+        if score != previous:
+            place, previous = count, score
+        yield place, look.evidence.chat
