@@ -182,12 +182,13 @@ def test_without_a_model_the_answer_says_so(controller, chats):
     assert len(done.chats) == 2
 
 
-def test_secrets_are_masked_before_anything_is_cut(controller, chats, monkeypatch):
+@pytest.mark.parametrize("place", [100, 190], ids=["message", "card"])
+def test_secrets_are_masked_before_anything_is_cut(controller, chats, monkeypatch, place):
     from bridge.control import recording
 
-    # As if recorded by an importer that masks nothing: the secret crosses the end of what a look-up shows.
+    # As if recorded by an importer that masks nothing: the secret crosses the end of what a look-up, or a card, shows.
     monkeypatch.setattr(recording, "redact", unmasked)
-    text = "x" * 100 + f" {SECRET} trouble with the deployment"
+    text = "x" * place + f" {SECRET} trouble with the deployment"
     session = controller.recorder.create_session(NewSession()).id
     controller.recorder.append_now(session, EntryDraft(kind="user.message", payload={"text": text}))
     steps = (
