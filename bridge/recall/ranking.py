@@ -7,9 +7,8 @@ many of the words occur anywhere in the chat. Small bonuses follow: several matc
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import nlargest
 from typing import Final, NamedTuple
@@ -42,6 +41,8 @@ MAX_COUNTED: Final = 8
 #: Chats that are put in order at most, the most promising ones; nobody reads further.
 MAX_RANKED: Final = 100
 
+#: Of a chat in a list: less what it says, less its newest document, the chat, the number of its score.
+_Place = tuple[float, int, int, int]
 _FIRST_PLACE: Final = 1 / (RANK_CONSTANT + 1)
 
 
@@ -68,8 +69,7 @@ class Evidence:
     words: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A chat in its place.
 
     Parameters
@@ -122,26 +122,19 @@ def rank(
     worth = Worth(concepts)
     if len(considered) > MAX_RANKED:
         considered = {one.chat: one for one in nlargest(MAX_RANKED, considered.values(), key=partial(_promise, worth))}
-    looks = [_look(one, worth, concepts, average_length) for one in considered.values()]
-    scores = dict.fromkeys(considered, 0.0)
-    for weight, found in (
-        (ENTRY_WEIGHT, [(look.best, look) for look in looks if look.best]),
-        (DIGEST_WEIGHT, [(worth[look.evidence.digest], look) for look in looks if look.evidence.digest]),
-        (COVER_WEIGHT, [(look.cover, look) for look in looks]),
-    ):
-        for place, chat in _places(found):
-            scores[chat] += weight / (RANK_CONSTANT + place)
+    looks = [_look(one, worth, average_length) for one in considered.values()]
+    scores = _fused(looks, worth, concepts)
     total = sum(concept.weight for concept in concepts) or 1.0
     ranked = []
-    for look in looks:
+    for look, score in zip(looks, scores, strict=True):
         one = look.evidence
         several = len(one.documents)
         bonus = SEVERAL_BONUS * min(several - 1, 3) / 3 if several > 1 else 0.0
         bonus += ALL_WORDS_BONUS * worth[one.words] / total
         bonus += RECENCY_BONUS * math.exp(-age_days(look.newest) / RECENCY_DAYS)
         has_all = bool(everything) and one.words & everything == everything
-        score = scores[one.chat] + bonus * _FIRST_PLACE
-        ranked.append(Ranked(one.chat, score, several, has_all, look.best_sequence, look.newest))
+        whole = score + bonus * _FIRST_PLACE
+        ranked.append(Ranked(one.chat, whole, several, has_all, look.best_sequence, look.newest))
     ranked.sort(key=lambda one: (-one.score, -(one.newest_document or 0), one.chat))
     return ranked, is_relaxed
 
@@ -191,7 +184,7 @@ class Worth(dict[int, float]):
 def prefer_active(ranked: Sequence[Ranked], active: Mapping[int, bool]) -> list[Ranked]:
     """Return chats in order, once it is known which of the first have their best entry on the active branch."""
     known = [
-        replace(one, score=one.score + ACTIVE_BONUS * _FIRST_PLACE) if active.get(one.chat) else one
+        one._replace(score=one.score + ACTIVE_BONUS * _FIRST_PLACE) if active.get(one.chat) else one
         for one in ranked[: len(active)]
     ]
     known.sort(key=lambda one: (-one.score, -(one.newest_document or 0), one.chat))
@@ -226,49 +219,63 @@ def _promise(worth: Worth, one: Evidence) -> tuple[float, float, int, int]:
 
 
 class _Look(NamedTuple):
-    """What is worked out of what speaks for a chat: its best entry, what the whole says, and its newest document."""
+    """What is worked out of what speaks for a chat: its newest document, and how good its best entry is."""
 
     evidence: Evidence
     newest: int | None
     best: float
     best_sequence: int | None
-    cover: float
 
 
-def _look(one: Evidence, worth: Worth, concepts: Sequence[Concept], average_length: float) -> _Look:
+def _look(one: Evidence, worth: Worth, average_length: float) -> _Look:
     best, found = 0.0, None
     for document, words in one.entries.items():
         score = score_entry(worth[words], one.documents[document][1], average_length)
         if score > best or (score == best and found is not None and document > found):
             best, found = score, document
     newest = max(one.documents) if one.documents else None
-    return _Look(one, newest, best, None if found is None else one.documents[found][0], _cover(one, concepts))
+    return _Look(one, newest, best, None if found is None else one.documents[found][0])
 
 
-def _cover(evidence: Evidence, concepts: Sequence[Concept]) -> float:
-    """Return how much the whole chat says: each concept once, and a little more for further entries that have it."""
-    # Few combinations of words stand in many entries.
-    counts = Counter(evidence.entries.values())
-    if evidence.digest:
-        counts[evidence.digest] += 1
+def _fused(looks: Sequence[_Look], worth: Worth, concepts: Sequence[Concept]) -> list[float]:
+    """Return for each chat what its places in the three lists are worth together."""
+    # What a list is ordered by comes first, then the newer document, then the chat; then where its score belongs.
+    entries: list[_Place] = []
+    digests: list[_Place] = []
+    covers: list[_Place] = []
+    known: dict[tuple[int, ...], float] = {}
+    for number, look in enumerate(looks):
+        one = look.evidence
+        after = (-(look.newest or 0), one.chat, number)
+        if look.best:
+            entries.append((-look.best, *after))
+        if one.digest:
+            digests.append((-worth[one.digest], *after))
+        # Few combinations of words make up many chats.
+        held = (one.digest, *sorted(one.entries.values()))
+        cover = known.get(held)
+        if cover is None:
+            cover = known[held] = _cover(held, concepts)
+        covers.append((-cover, *after))
+    scores = [0.0] * len(looks)
+    for weight, found in ((ENTRY_WEIGHT, entries), (DIGEST_WEIGHT, digests), (COVER_WEIGHT, covers)):
+        found.sort()
+        place, previous = 0, None
+        for count, (negative, _, _, number) in enumerate(found, 1):
+            # Those that say as much share a place.
+            if negative != previous:
+                place, previous = count, negative
+            scores[number] += weight / (RANK_CONSTANT + place)
+    return scores
+
+
+def _cover(held: Sequence[int], concepts: Sequence[Concept]) -> float:
+    """Return how much a whole chat says, by what digest and entries hold: a concept once, a little more if often."""
     total = 0.0
     for concept in concepts:
-        bits, count, most = concept.bit | concept.related_bit, 0, 0.0
-        for words, number in counts.items():
-            if words & bits:
-                count += number
-                most = max(most, concept.worth(words))
-        if count:
-            count = min(count, MAX_COUNTED)
-            total += most * count / (count + SATURATION)
+        bits = concept.bit | concept.related_bit
+        values = [concept.worth(words) for words in held if words & bits]
+        if values:
+            count = min(len(values), MAX_COUNTED)
+            total += max(values) * count / (count + SATURATION)
     return total
-
-
-def _places(scored: list[tuple[float, _Look]]) -> Iterable[tuple[int, int]]:
-    """Yield places and chats, the best first; those that score the same share a place."""
-    scored.sort(key=lambda one: (-one[0], -(one[1].newest or 0), one[1].evidence.chat))
-    place, previous = 0, None
-    for count, (score, look) in enumerate(scored, 1):
-        if score != previous:
-            place, previous = count, score
-        yield place, look.evidence.chat
