@@ -139,6 +139,10 @@ class ToolFreeSession:
         self._dialogue = dialogue
         self._usage = Usage()
 
+    @property
+    def usage(self) -> Usage:
+        return self._usage
+
     async def ready(self) -> None:
         """Wait until the program is ready; see ``Dialogue.ready``."""
         try:
@@ -150,20 +154,16 @@ class ToolFreeSession:
 
     async def ask(self, question: str, lookup: Lookup) -> Answer:
         text = question
-        try:
-            for _ in range(MAX_LOOKUPS + 2):
-                reply = await self._turn(text)
-                asked = _lookup_of(reply)
-                if asked is None:
-                    picks = picks_of(reply)
-                    if picks is None:
-                        raise ModelTrouble(Trouble.BROKEN, "it answered something else than was asked for")
-                    return Answer(picks, self._usage)
-                text = await lookup(*asked)
-            raise ModelTrouble(Trouble.GREEDY, "it went on looking things up")
-        except ModelTrouble as trouble:
-            trouble.usage = self._usage
-            raise
+        for _ in range(MAX_LOOKUPS + 2):
+            reply = await self._turn(text)
+            asked = _lookup_of(reply)
+            if asked is None:
+                picks = picks_of(reply)
+                if picks is None:
+                    raise ModelTrouble(Trouble.BROKEN, "it answered something else than was asked for")
+                return Answer(picks)
+            text = await lookup(*asked)
+        raise ModelTrouble(Trouble.GREEDY, "it went on looking things up")
 
     async def close(self) -> None:
         self._lines.close()

@@ -17,7 +17,7 @@ from bridge.adapters.models.library import LibraryModel
 from bridge.adapters.models.port import ModelTrouble, Trouble
 from bridge.adapters.models.toolfree import REFUSED, TOOL_FREE, ToolFreeModel
 from bridge.control.controller import Controller
-from bridge.control.search.deep import starting
+from bridge.control.search.deep import lookups, starting
 from bridge.control.search.deep.asking import Depth, ask_deep, find_deep
 from bridge.control.search.deep.lookups import CARD_TOKENS, MAX_LOOKUP_TOKENS, Desk
 from bridge.control.search.deep.starting import EXPIRY_SECONDS, Prestarted
@@ -153,11 +153,21 @@ def test_whatever_goes_wrong_the_answer_is_the_indexs_and_says_so(controller, ch
 
 
 def test_a_model_that_keeps_silent_is_given_up(controller, chats):
-    with ModelServer(60.0) as server:
-        done = asked(controller, server, model_seconds=0.3)
+    with ModelServer(call("find_chats", argument="tomatoes"), 60.0) as server:
+        done = asked(controller, server, model_seconds=0.5)
+    # It is out of time, and what it used until then is recorded.
+    assert usage_entries(controller)[0]["tokens"] == {"input": 100, "output": 10}
     assert (done.depth, done.trouble) == (Depth.FELL_BACK, Trouble.TIMED_OUT)
-    assert 0.25 < done.model_seconds < 5
+    assert 0.45 < done.model_seconds < 5
     assert done.elapsed_seconds >= done.model_seconds
+
+
+def test_a_model_that_used_up_what_it_may_look_up_is_given_up(controller, chats, monkeypatch):
+    monkeypatch.setattr(lookups, "MAX_LOOKUP_TOKENS", 20)
+    with ModelServer(*[lambda body: call("chat_outline", argument=mark_of(body, "staging"))] * 2) as server:
+        done = asked(controller, server)
+    assert (done.depth, done.trouble, done.lookups) == (Depth.FELL_BACK, Trouble.GREEDY, 1)
+    assert usage_entries(controller)[0]["tokens"] == {"input": 200, "output": 20}
 
 
 def test_nobody_who_listens_is_no_error(controller, chats):

@@ -180,11 +180,12 @@ async def ask_deep(
         try:
             answer = await _asked(session, desk, text, found, watch)
         finally:
+            usage = session.usage
             with anyio.CancelScope(shield=True):
                 await session.close()
-        usage, picks = answer.usage, _picked(answer, desk)
+        picks = _picked(answer, desk)
     except ModelTrouble as error:
-        trouble, usage = error, error.usage
+        trouble = error
     done = DeepFound(
         shown,
         Depth.ANSWERED if trouble is None else Depth.FELL_BACK,
@@ -285,9 +286,7 @@ def _picked(answer: Answer, desk: Desk) -> tuple[Picked, ...]:
             why = " ".join(redact_text(pick.why)[0].split()[:MAX_WHY_WORDS])
             picks.setdefault(chat.session.id, Picked(chat, why))
     if answer.picks and not picks:
-        trouble = ModelTrouble(Trouble.INVENTED, "it named no chat that it was shown")
-        trouble.usage = answer.usage
-        raise trouble
+        raise ModelTrouble(Trouble.INVENTED, "it named no chat that it was shown")
     return tuple(picks.values())
 
 
