@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from bridge.adapters.models.library import LibraryModel
-from bridge.adapters.models.port import ModelTrouble, Trouble
+from bridge.adapters.models.port import ModelTrouble, Trouble, Usage
 from bridge.adapters.models.toolfree import REFUSED, TOOL_FREE, ToolFreeModel
 from bridge.control.controller import Controller
 from bridge.control.search.deep import lookups, starting
@@ -153,12 +153,10 @@ def test_whatever_goes_wrong_the_answer_is_the_indexs_and_says_so(controller, ch
 
 
 def test_a_model_that_keeps_silent_is_given_up(controller, chats):
-    with ModelServer(call("find_chats", argument="tomatoes"), 60.0) as server:
-        done = asked(controller, server, model_seconds=0.5)
-    # It is out of time, and what it used until then is recorded.
-    assert usage_entries(controller)[0]["tokens"] == {"input": 100, "output": 10}
+    with ModelServer(60.0) as server:
+        done = asked(controller, server, model_seconds=0.3)
     assert (done.depth, done.trouble) == (Depth.FELL_BACK, Trouble.TIMED_OUT)
-    assert 0.45 < done.model_seconds < 5
+    assert 0.25 < done.model_seconds < 5
     assert done.elapsed_seconds >= done.model_seconds
 
 
@@ -285,6 +283,30 @@ def test_an_answer_stands_though_what_it_used_cannot_be_recorded(controller, cha
         done = asked(controller, server)
     assert (done.depth, done.is_recorded) == (Depth.ANSWERED, False)
     assert done.to_json()["deep"]["recorded"] is False
+
+
+class Pondering:
+    """A model that goes on for ever, and has used something when it is given up."""
+
+    name = "pondering"
+    usage = Usage(1, 100, 10)
+    is_closed = False
+
+    async def start(self):
+        return self
+
+    async def ask(self, _question, _lookup):
+        await anyio.sleep_forever()
+
+    async def close(self):
+        self.is_closed = True
+
+
+def test_what_a_model_used_until_it_was_given_up_is_recorded(controller, chats):
+    model = Pondering()
+    done = anyio.run(partial(ask_deep, controller, NOWHERE, QUESTION, model, all_workspaces=True, model_seconds=0.01))
+    assert (done.trouble, model.is_closed) == (Trouble.TIMED_OUT, True)
+    assert usage_entries(controller)[0]["tokens"] == {"input": 100, "output": 10}
 
 
 class Odd:
