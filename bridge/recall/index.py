@@ -286,7 +286,7 @@ def is_sound(tx: Transaction) -> bool:
     fulltext.check_structure(tx)
     documents, digests = store.count_places(tx.connection)
     held = fulltext.count(tx.connection, ENTRY_INDEX), fulltext.count(tx.connection, DIGEST_INDEX)
-    counted = store.state(tx.connection).get("documents", 0), store.documents_within(tx.connection, [""])
+    counted = store.state(tx.connection).get("documents", 0), store.scopes_within(tx.connection, [""])[1]
     return (documents, digests) == held and counted == (documents, documents)
 
 

@@ -288,14 +288,17 @@ def count_scopes(tx: Transaction, counts: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def documents_within(connection: Connection, scopes: Sequence[str]) -> int:
-    """Return how many documents stand in any of some scopes, but for those of single sessions."""
+def scopes_within(connection: Connection, scopes: Sequence[str]) -> tuple[list[int], int]:
+    """Return the numbers of the sets of scopes that hold any of some, and how many documents stand in these.
+
+    The scopes of single sessions are in none.
+    """
     mark = "?" if connection.dialect.name == "sqlite" else "%s"
     # No word is a part of another: all are as long.
     wanted = " OR ".join([f"words LIKE {mark}"] * len(scopes))
-    query = f"SELECT SUM(documents) FROM recall_scopes WHERE {wanted}"  # noqa: S608 - marks only
-    row = driver_of(connection).execute(query, [f"%{scope}%" for scope in scopes]).fetchone()
-    return 0 if row is None else int(row[0] or 0)
+    query = f"SELECT number, documents FROM recall_scopes WHERE {wanted}"  # noqa: S608 - marks only
+    found = driver_of(connection).execute(query, [f"%{scope}%" for scope in scopes]).fetchall()
+    return [row[0] for row in found], sum(row[1] for row in found)
 
 
 def add_documents(tx: Transaction, rows: list[tuple[int, int, int, int, int, int]]) -> None:

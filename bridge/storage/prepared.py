@@ -62,6 +62,19 @@ def driver_of(connection: Connection) -> DriverConnection:
     return cast("DriverConnection", connection.connection.driver_connection)
 
 
+def rows_planned_for(connection: Connection, statement: str, values: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement that is planned for just these values.
+
+    psycopg prepares what it runs often, and PostgreSQL then may keep one plan for all values: right for keys, and wrong
+    by a hundred times where one value stands for five rows and another for a million.
+    """
+    driver = driver_of(connection)
+    if is_sqlite(driver):
+        return driver.execute(statement, values).fetchall()
+    rows: list[tuple[Any, ...]] = cast("Any", driver).execute(statement, values, prepare=False).fetchall()
+    return rows
+
+
 # sqlite3 and psycopg name the same things differently.
 
 

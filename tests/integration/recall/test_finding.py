@@ -24,6 +24,7 @@ from bridge.foundation.config import load_settings
 from bridge.recall import index, store
 from bridge.recall.errors import UnknownTimeZone
 from bridge.storage import fulltext
+from bridge.storage.prepared import driver_of
 from tests.databases import unguarded
 
 NOW = datetime(2026, 3, 18, 15, 30, tzinfo=UTC)
@@ -306,6 +307,40 @@ def test_how_a_scope_is_looked_up_changes_no_answer(controller, corpus, monkeypa
     assert len(found(controller, "worker", include_workers=True)) == 1
 
 
+def test_both_ways_to_the_newest_matches_are_one(controller, corpus):
+    find(controller, "login")
+    scopes = [index.scope_of("chat")]
+    groups = [(("login",),), (("ordinary",), ("weather",)), (("login", "page"),)]
+    with controller.store.read() as connection:
+        numbers, documents = store.scopes_within(connection, scopes)
+        every = fulltext.newest_entries(connection, scopes, (), limit=100)
+        middle = (every[-3][0], every[3][0])
+        for span in (fulltext.EVERYTHING, middle):
+            for group in groups:
+                answers = [
+                    fulltext.newest_entries(
+                        connection, looked_up, [group], limit=limit, span=span, among=among, frequency=frequency
+                    )
+                    for limit in (2, 100)
+                    for looked_up, among in ((scopes, ()), ((), numbers), ((), ()))
+                    for frequency in (None, fulltext.Frequency(0, documents), fulltext.Frequency(documents, documents))
+                ]
+                assert answers[:9] == [answers[9][:2]] * 9
+                assert answers[9:] == [answers[9]] * 9
+                assert [row[0] for row in answers[9]] == sorted((row[0] for row in answers[9]), reverse=True)
+                assert answers[9] or span is middle
+
+
+def test_no_plan_is_kept_for_words_of_all_frequencies(controller, corpus, database_kind):
+    for _ in range(12):
+        find(controller, "login page")
+    if database_kind == "postgresql":
+        with controller.store.read() as connection:
+            kept = driver_of(connection).execute("SELECT statement FROM pg_prepared_statements").fetchall()
+        assert kept
+        assert not [statement for (statement,) in kept if "::tsquery" in statement]
+
+
 def test_documents_are_counted_by_scope(controller, corpus):
     find(controller, "login")
     scopes = [index.scope_of("chat")], [index.scope_of("chat", harness="codex")], [index.scope_of("worker")]
@@ -313,7 +348,7 @@ def test_documents_are_counted_by_scope(controller, corpus):
     def counts():
         with controller.store.read() as connection:
             documents = store.state(connection)["documents"]
-            return documents, *(store.documents_within(connection, words) for words in scopes)
+            return documents, *(store.scopes_within(connection, words)[1] for words in scopes)
 
     documents, *before = counts()
     assert before == [documents, 2, 0]
