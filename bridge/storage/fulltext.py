@@ -224,7 +224,8 @@ def holds(connection: Connection, index: str, number: int, scope: str, terms: Se
         statement = f"SELECT 1 FROM {index} WHERE document = %s AND terms = %s::tsvector"  # noqa: S608 - a constant
         return connection.exec_driver_sql(statement, (number, _tsvector(scope, terms))).first() is not None
     words = scope.split()
-    sizes = connection.exec_driver_sql(f"SELECT sz FROM {index}_docsize WHERE id = ?", (number,)).scalar()  # noqa: S608
+    statement = f"SELECT sz FROM {index}_docsize WHERE id = ?"  # noqa: S608 - a constant
+    sizes = connection.exec_driver_sql(statement, (number,)).scalar()
     if sizes != _varint(len(words)) + _varint(len(terms)):
         return False
     asked = ["scope : (" + " AND ".join(f'"{word}"' for word in words) + ")"]
