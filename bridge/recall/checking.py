@@ -26,8 +26,8 @@ from bridge.storage.fulltext import DIGEST_INDEX, ENTRY_INDEX
 from bridge.storage.transaction import Connection
 
 #: Entries that a sample is made of, and in how many sessions. What is not more is looked at whole.
-SAMPLED_ENTRIES: Final = 1_000
-SAMPLED_SESSIONS: Final = 40
+SAMPLED_ENTRIES: Final = 250
+SAMPLED_SESSIONS: Final = 25
 #: Entries of one session that are looked at in one snapshot.
 PAGE: Final = 1_000
 

@@ -228,9 +228,10 @@ def holds(connection: Connection, index: str, number: int, scope: str, terms: Se
     sizes = connection.exec_driver_sql(statement, (number,)).scalar()
     if sizes != _varint(len(words)) + _varint(len(terms)):
         return False
-    asked = ["scope : (" + " AND ".join(f'"{word}"' for word in words) + ")"]
     # The pieces share a term, so that they follow each other.
-    asked += [f'terms : "{" ".join(terms[start : start + _PIECE + 1])}"' for start in range(0, len(terms), _PIECE)]
+    asked = [f'terms : "{" ".join(terms[start : start + _PIECE + 1])}"' for start in range(0, len(terms), _PIECE)]
+    places = "scope : (" + " AND ".join(f'"{word}"' for word in words) + ")"
+    asked[:1] = [f"{places} AND {asked[0]}" if asked else places]
     statement = f"SELECT 1 FROM {index} WHERE {index} MATCH ? AND rowid = ?"  # noqa: S608 - a constant
     return all(connection.exec_driver_sql(statement, (piece, number)).first() is not None for piece in asked)
 

@@ -43,7 +43,7 @@ def verify(
     Compares what is stored with what was recorded. tree: payloads, entries under their recomputed parents, the tree
     and its sealed roots. chain: audit chains, and the entries, heads and rows they speak of. log: the Merkle log over
     the events of all chains, with its anchors outside the database. states: the repository states that entries name.
-    index: the search index, by its own check and against the words of up to a thousand entries, drawn anew each time;
+    index: the search index, by its own check and against the words of up to 250 entries, drawn anew each time;
     bridge db reindex mends it. Each row that does not fit is named; the other sessions are still reported as healthy.
     Of one session, log and index are left out unless asked for: they are about the whole store.
 
