@@ -22,7 +22,7 @@ STREAMED_ROWS = 1000
 #: How many rows one INSERT takes at once on SQLite, in one call of its library: a tenth less than row by row. Each call
 #: also lets other threads run, and a thread that is busy gives the turn back only after a while (5 ms), so that many
 #: rows are put into as few calls as can be.
-ROWS_TOGETHER = (512, 128, 32, 8, 2)
+ROWS_TOGETHER = (512, 128, 64, 32, 8, 2)
 
 
 #: Numbers of the cursors that are kept on a server.
