@@ -9,11 +9,14 @@ import anyio
 
 from bridge.adapters.models.port import ModelTrouble, SearchModel, SearchSession, Trouble
 from bridge.foundation.clock import Clock
+from bridge.foundation.logs import get_logger
 
 #: How long a started model waits for its question, in seconds.
 EXPIRY_SECONDS: Final = 180.0
 #: Longest start of a model that is waited for, in seconds.
 START_SECONDS: Final = 30.0
+
+_log = get_logger(__name__)
 
 
 async def start(model: SearchModel) -> SearchSession:
@@ -79,8 +82,9 @@ class Prestarted:
     async def _hold(self, held: _Held, model: SearchModel) -> None:
         try:
             held.session = await start(model)
-        except ModelTrouble:
-            pass  # the question itself will say so, if it is ever asked
+        except ModelTrouble as trouble:
+            # The question itself will say so, if it is ever asked.
+            _log.debug("model_not_started_ahead", name=held.name, reason=str(trouble.reason))
         finally:
             held.is_started.set()
         if held.session is None:
