@@ -9,9 +9,10 @@ from bridge.adapters.states import expanded, state_paths
 from bridge.agents.policy_model import WriteMode
 from bridge.control.controller import Controller
 from bridge.control.delegations.model import Request
-from bridge.control.delegations.placesettings import WorkerSettings
+from bridge.control.delegations.placesettings import WorkerSettings, worker_settings
 from bridge.control.errors import ConfinementRefused
 from bridge.foundation.config import ConfinementMode
+from bridge.foundation.errors import InvalidConfiguration
 from bridge.git.repository import RepositoryLocation
 from bridge.process.confinement import Confinement, Notice, available, notices
 
@@ -33,6 +34,17 @@ class Confining:
 def mode_of(controller: Controller, settings: WorkerSettings) -> ConfinementMode:
     """Return whether workers are confined: the person's own word goes before the checkout's file."""
     return controller.settings.confinement or settings.confinement or ConfinementMode.AUTO
+
+
+def is_to_be_lent(controller: Controller, request: Request, checkout: Path) -> bool:
+    """Tell whether a worker is going to write its objects into a folder of its own; :func:`confine` decides."""
+    if request.write_mode != WriteMode.ISOLATED or available() is not None:
+        return False
+    try:
+        return mode_of(controller, worker_settings(checkout)) is not ConfinementMode.OFF
+    except InvalidConfiguration:
+        # Told when the place is made, where it ends the delegation.
+        return False
 
 
 def confine(
