@@ -188,7 +188,7 @@ def _cited(connection: Connection, delegation: Delegation) -> list[str]:
 
 def _payload(delegation: Delegation, outcome: AttemptOutcome, inspected: Inspected, cited: list[str]) -> dict[str, Any]:
     request = delegation.request
-    assignment = Assignment(delegation.id, request.role, request.write_mode, request.owned_paths)
+    assignment = Assignment(delegation.id, request.role, request.write_mode, request.owned_paths, request.tokens)
     payload = settle(assignment, outcome, inspected.facts)
     stamp = stamp_to_json(inspected.observation.stamp)
     payload["stamp"] = {key: value for key, value in stamp.items() if value is not None}

@@ -117,7 +117,7 @@ def policy_request(
         checkout=orchestration.workspace.worktree_id or orchestration.workspace.id,
         owned_paths=tuple(normalise(path) for path in request.owned_paths),
         needs=tuple(needs),
-        network=request.network,
+        network=request.network is True,
         tokens=request.tokens,
         timeout_seconds=request.timeout_seconds,
         harness=request.harness,
