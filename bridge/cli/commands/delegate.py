@@ -24,6 +24,9 @@ DEFAULT_TIMEOUT_SECONDS = 1800
 #: Bytes of a file with an output schema.
 MAX_SCHEMA_BYTES = 1024 * 1024
 
+Network = Annotated[
+    bool | None, typer.Option("--network/--offline", help="Ask for the network, or have it kept from the worker.")
+]
 Wait = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Wait for the result; else a resident controller goes on with it.")
 ]
@@ -68,10 +71,7 @@ def delegate(
         int, typer.Option("--attempts", min=1, max=10, help="Attempts; a further one follows an invalid result.")
     ] = 1,
     tokens: Annotated[int, typer.Option("--tokens", min=0, help="Tokens it may use, for the budget.")] = 0,
-    network: Annotated[
-        bool | None,
-        typer.Option("--network/--offline", help="Ask for the network, or have it kept from the worker."),
-    ] = None,
+    network: Network = None,
     dirty: Annotated[
         Literal["refuse", "ignore", "carry"], typer.Option("--dirty", help="What becomes of uncommitted work.")
     ] = "refuse",
