@@ -29,6 +29,8 @@ from bridge.storage.tables import attempts, controllers, delegations, plans, sub
 #: twenty times until it has ended, and every row of a session at each of its requests.
 _READ_TEXTS: Final = 512
 _READ_CHARACTERS: Final = 16 * 1024
+#: Statements that are kept, one for each set of columns that some step changes; there are about twenty.
+_UPDATES: Final = 64
 
 _COLUMNS: Final = tuple(column.name for column in delegations.columns)
 _BY_ID: Final = Prepared(select(delegations).where(delegations.c.id == bindparam("id")), "id")
@@ -166,9 +168,16 @@ def update_delegation(connection: Connection, delegation_id: str, *, updated_at:
     }
     if "decision" in values and values["decision"] is not None:
         values["decision"] = canonical_text(values["decision"])
-    connection.execute(
-        update(delegations).where(delegations.c.id == delegation_id).values(updated_at=updated_at, **values)
-    )
+    values["updated_at"] = updated_at
+    _update_of(tuple(values)).run(connection, delegation_id, *values.values())
+
+
+@lru_cache(_UPDATES)
+def _update_of(columns: tuple[str, ...]) -> Prepared:
+    """Return the statement that changes these columns of a delegation."""
+    new: dict[str, Any] = {column: bindparam(f"new_{column}") for column in columns}
+    statement = update(delegations).where(delegations.c.id == bindparam("which")).values(new)
+    return Prepared(statement, "which", *(f"new_{column}" for column in columns))
 
 
 def delegation_by_id(connection: Connection, delegation_id: str) -> Delegation | None:
