@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any, Protocol, cast
 
-from sqlalchemy import Connection, Dialect, Insert
+from sqlalchemy import Connection, Dialect
 from sqlalchemy.sql import ClauseElement
 
 #: Rows fetched from a server at a time by :func:`stream`.
@@ -221,16 +221,19 @@ class Prepared:
         positions = None if order is None else tuple(names.index(name) for name in order)
         is_plain = positions == tuple(range(len(names))) and not constants
         text = str(compiled)
-        together = _for_many_rows(text) if is_plain and isinstance(self._statement, Insert) else None
+        together = _for_many_rows(text) if is_plain else None
         made = _Compiled(text, names, tuple(constants.values()), positions, is_plain, together)
         self._compiled[dialect.name] = made
         return made
 
 
 def _for_many_rows(text: str) -> str | None:
-    """Return the text of an INSERT of one row as one of :data:`ROWS_TOGETHER`; None if it takes no values."""
-    start, separator, row = text.partition(" VALUES ")
-    return start + separator + ", ".join([row] * ROWS_TOGETHER) if row.endswith(")") else None
+    """Return the text of an INSERT of one row as one of :data:`ROWS_TOGETHER`; None if it is anything else."""
+    start, separator, rest = text.partition(" VALUES ")
+    row, end, conflict = rest.partition(")")
+    if not text.startswith("INSERT ") or not end or "(" in row[1:]:
+        return None
+    return start + separator + ", ".join([row + end] * ROWS_TOGETHER) + conflict
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What indexing, finding and recalling cost in a large store, and what indexing costs whoever appends meanwhile.
 
     python tests/benchmarks/search_speed.py [--entries 50000] [--chats 1000] [--rounds 40] [--directory PATH]
+        [--keep PATH]
 
 The store is filled row by row, without Bridge's hashes, which no search looks at: messages of 12 to 60 words out of a
 vocabulary in which few words are very common and most are rare (Zipf), and one word that stands in every message.
@@ -21,7 +22,7 @@ import statistics
 import sys
 import tempfile
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,7 @@ ENTRY = (
     " context_visibility, unknown_reason, created_at, payload_hash, entry_hash, payload)"
     f" VALUES (?, ?, ?, ?, 2, ?, 'eligible', 'unstamped', ?, '{DIGEST}', '{DIGEST}', ?)"
 )
+VOCABULARY = 60_000
 SYLLABLES = [
     "ba",
     "de",
@@ -80,10 +82,9 @@ def vocabulary(size: int) -> list[str]:
     return list(words)
 
 
-def fill(path: Path, entries: int, chats: int) -> list[str]:
-    """Put chats into a store; return its vocabulary, the most common word first."""
+def fill(path: Path, words: list[str], entries: int, chats: int) -> None:
+    """Put chats into a store, out of a vocabulary with the most common word first."""
     generator = random.Random(2)
-    words = vocabulary(60_000)
     weights = [1 / (rank + 2) for rank in range(len(words))]
     drawn = generator.choices(words, weights, k=2_000_000)
     start = datetime(2025, 1, 1, tzinfo=UTC)
@@ -117,7 +118,6 @@ def fill(path: Path, entries: int, chats: int) -> list[str]:
         connection.execute("COMMIT")
         for statement in trigger_statements():
             connection.execute(statement)
-    return words
 
 
 def timed(call, rounds: int) -> tuple[float, float]:
@@ -144,22 +144,33 @@ def main() -> None:
     parser.add_argument("--chats", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--directory")
+    parser.add_argument("--keep", metavar="PATH", help="keep the store there; where one was kept, measure that")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.directory) as home:
+    with ExitStack() as stack:
+        home = options.keep or stack.enter_context(tempfile.TemporaryDirectory(dir=options.directory))
+        is_kept = any(Path(home).rglob("*.db"))
         settings = load_settings({"BRIDGE_HOME": home})
         Controller(settings, clock=SystemClock(), environment=os.environ).close()
         path = next(Path(home).rglob("*.db"))
-        words = fill(path, options.entries, options.chats)
-        with Controller(settings, clock=SystemClock(), environment=os.environ) as controller:
-            processor, started = time.process_time(), time.perf_counter()
-            done = reindex(controller)
-            took, spent = time.perf_counter() - started, time.process_time() - processor
-            rates = f"{done.entries / took:.0f}/s; {done.entries / spent:.0f}/s of processor time"
-            print(f"indexed {done.entries} entries: {rates}", flush=True)
-            print(f"store {path.stat().st_size / 1024**2:.0f} MiB")
-            measure_questions(controller, words, options.rounds)
-            measure_ratio(controller, words, options.rounds)
+        words = vocabulary(VOCABULARY)
+        if not is_kept:
+            fill(path, words, options.entries, options.chats)
+        controller = stack.enter_context(Controller(settings, clock=SystemClock(), environment=os.environ))
+        if not is_kept:
+            measure_indexing(controller)
+        print(f"store {path.stat().st_size / 1024**2:.0f} MiB")
+        measure_questions(controller, words, options.rounds)
+        measure_ratio(controller, words, options.rounds)
+        if not options.keep:
             measure_appends(controller)
+
+
+def measure_indexing(controller: Controller) -> None:
+    processor, started = time.process_time(), time.perf_counter()
+    done = reindex(controller)
+    took, spent = time.perf_counter() - started, time.process_time() - processor
+    rates = f"{done.entries / took:.0f}/s; {done.entries / spent:.0f}/s of processor time"
+    print(f"indexed {done.entries} entries: {rates}", flush=True)
 
 
 def measure_questions(controller: Controller, words: list[str], rounds: int) -> None:
