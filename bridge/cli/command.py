@@ -43,10 +43,11 @@ Verbose = Annotated[
 
 _CONTEXT_NAME = "typer_context"
 _EXITS_ATTRIBUTE = "__bridge_exits__"
+_WORDS_ATTRIBUTE = "__bridge_words__"
 
 
 def command(
-    *, progress: bool = False, exits: Mapping[int, str] | None = None
+    *, progress: bool = False, exits: Mapping[int, str] | None = None, takes_words: bool = False
 ) -> Callable[[CommandFunction], CommandFunction]:
     """Return a decorator for a command function whose first parameter is ``cli``.
 
@@ -56,6 +57,8 @@ def command(
         Whether the command shows progress and so takes ``--json-lines``.
     exits
         What exit status 1 (or another that no error class has) means here; shown in the help and the reference.
+    takes_words
+        Whether what looks like an option and is none is a word like others: ``bridge find --no-cache``.
     """
 
     def decorate(function: CommandFunction) -> CommandFunction:
@@ -85,6 +88,7 @@ def command(
         run.__signature__ = inspect.Signature([*visible, *added, context])  # type: ignore[attr-defined]  # PEP 362
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*visible, *added, context]}
         setattr(run, _EXITS_ATTRIBUTE, {0: "Done.", **(exits or {})})
+        setattr(run, _WORDS_ATTRIBUTE, takes_words)
         return run
 
     return decorate
@@ -100,5 +104,8 @@ def build(name: str, function: CommandFunction) -> TyperCommand:
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     others = {status: text for status, text in exit_statuses(function).items() if status != 0}
     epilog = "; ".join(f"Exit status {status}: {text}" for status, text in sorted(others.items())) or None
-    app.command(name, cls=Command, epilog=epilog, context_settings={"help_option_names": ["--help", "-h"]})(function)
+    settings: dict[str, Any] = {"help_option_names": ["--help", "-h"]}
+    if getattr(function, _WORDS_ATTRIBUTE):
+        settings["ignore_unknown_options"] = True
+    app.command(name, cls=Command, epilog=epilog, context_settings=settings)(function)
     return cast("TyperCommand", get_command(app))

@@ -349,6 +349,7 @@ def check_store(cli: Cli) -> list[Check]:
         return [Check("store", "failed", detail, "Upgrade Bridge, or set BRIDGE_HOME to another folder.", facts)]
     where = "" if backend.url.get_backend_name() == "sqlite" else f", on {found.place}"
     checks = [Check("store", "ok", f"schema {found.found}, {found.size_bytes / 1024**2:.1f} MiB{where}", facts=facts)]
+    checks.append(check_search_index(cli))
     if found.unreadable:
         named = "; ".join(f"{one.session_id} ({one.reason})" for one in found.unreadable[:MAX_NAMED])
         more = len(found.unreadable) - MAX_NAMED
@@ -357,6 +358,24 @@ def check_store(cli: Cli) -> list[Check]:
         hint = "All others stay usable. For newer entries upgrade Bridge; for damage see: bridge db check"
         checks.append(Check("unreadable_sessions", "warning", detail, hint, {"sessions": listed}))
     return checks
+
+
+def check_search_index(cli: Cli) -> Check:
+    """Check the search index: its own check, and whether it has the words of a sample of entries."""
+    from bridge.cli.standing import open_if_there
+    from bridge.control.checks.verification import index_faults
+
+    try:
+        with open_if_there(cli) as controller:
+            checked, faults = (0, []) if controller is None else index_faults(controller)
+    except BridgeError as error:
+        return Check("search_index", "warning", f"It could not be looked at: {error.message}", error.hint)
+    facts = {"entries_compared": checked, "faults": len(faults)}
+    if faults:
+        first = f"{faults[0].subject}: {faults[0].message}"
+        hint = "What is recorded is whole. Build the index anew: bridge db reindex"
+        return Check("search_index", "warning", f"it is not what the entries make of it: {first}", hint, facts)
+    return Check("search_index", "ok", f"compared with {checked} entries", facts=facts)
 
 
 def check_controller(cli: Cli) -> Check:

@@ -20,14 +20,14 @@ class _Conversion:
         self._is_multiple = bool(getattr(parameter, "multiple", False)) or parameter.nargs != 1
         descriptor = parameter.type_descriptor
         has_parser = getattr(descriptor.parameter_info, "parser", None) is not None
-        self._is_text = descriptor.annotation is str and not has_parser
+        self._is_text = descriptor.annotation in (str, list[str]) and not has_parser
         self._typers_own: Callable[[], Any] = parameter.get_runtime_param
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         if not self._is_multiple and (value is None or (self._is_text and isinstance(value, str))):
             return value
-        if self._is_multiple and not value:
-            return ()
+        if self._is_multiple and (not value or (self._is_text and all(isinstance(one, str) for one in value))):
+            return tuple(value or ())
         return self._typers_own().coerce(value, param=param, ctx=ctx)
 
 

@@ -258,27 +258,25 @@ class Recorder:
             If its canonical text is longer than ``max_payload_bytes``.
         """
         _require_storable(draft)
-        payload = _payload_of(draft)
-        redaction = redact(payload)
-        validate(draft.kind, redaction.value, canonical=redaction.canonical)
-        encoded = redaction.canonical
+        kind = draft.kind
+        value, _, _, encoded = redact(_payload_of(draft))
+        validate(kind, value, canonical=encoded)
         if len(encoded) > self._max_payload_bytes:
-            raise _too_large(draft.kind, len(encoded), self._max_payload_bytes)
-        has_external_id = draft.external_id is not None
-        is_long = len(encoded) > LONG_TEXT_BYTES
+            raise _too_large(kind, len(encoded), self._max_payload_bytes)
+        # In the order of the fields: by their names it takes twice as long.
         return PreparedEntry(
-            kind=draft.kind,
-            payload_text=encoded.decode(),
-            payload_hash=digest_hex(encoded),
-            context_visibility=draft.context_visibility or default_visibility(draft.kind),
-            stamp=stamp,
-            created_at=self._time_of(draft),
-            external_id=draft.external_id,
-            external_source=draft.external_source if has_external_id else None,
-            parent_entry_id=draft.parent_entry_id,
-            cursor=draft.cursor,
-            expected_head=draft.expected_head,
-            payload_outline=outline_of(redaction.value) if is_long else None,
+            kind,
+            encoded.decode(),
+            digest_hex(encoded),
+            draft.context_visibility or default_visibility(kind),
+            stamp,
+            self._clock.timestamp() if draft.created_at is None else self._time_of(draft.created_at),
+            draft.external_id,
+            None if draft.external_id is None else draft.external_source,
+            draft.parent_entry_id,
+            draft.cursor,
+            draft.expected_head,
+            payload_outline=outline_of(value) if len(encoded) > LONG_TEXT_BYTES else None,
         )
 
     def prepare_read(
@@ -453,15 +451,13 @@ class Recorder:
     def _now(self) -> str:
         return self._clock.timestamp()
 
-    def _time_of(self, draft: EntryDraft) -> str:
-        if draft.created_at is None:
-            return self._now()
+    def _time_of(self, created_at: str) -> str:
         try:
             # Hashes cover the stored text: other precisions and offsets become the one form that is stored.
-            return format_timestamp(parse_timestamp(draft.created_at))
+            return format_timestamp(parse_timestamp(created_at))
         except ValueError as error:
             raise InvalidPayload(
-                f"created_at is not a time with an offset: {draft.created_at[:80]!r}. Nothing was written.",
+                f"created_at is not a time with an offset: {created_at[:80]!r}. Nothing was written.",
                 details={"fields": [{"path": "/created_at", "message": "is not an ISO 8601 time with an offset"}]},
             ) from error
 

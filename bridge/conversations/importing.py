@@ -17,7 +17,7 @@ from bridge.conversations import store
 from bridge.conversations.errors import SessionDiffers
 from bridge.conversations.exchange import store as exchange
 from bridge.conversations.forest import check_label
-from bridge.conversations.models import Entry, NewSession
+from bridge.conversations.models import ENTRY_FIELDS, EntryRow, NewSession
 from bridge.conversations.soundness import require_sound
 from bridge.foundation.ids import entry_id
 from bridge.storage.transaction import Connection, Transaction
@@ -25,6 +25,7 @@ from bridge.storage.transaction import Connection, Transaction
 #: Rows that are written at once, and characters of their payloads.
 BATCH: Final = 1000
 BATCH_CHARACTERS: Final = 1024 * 1024
+_SEQUENCE_AT: Final = ENTRY_FIELDS.index("sequence")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,15 +142,16 @@ class Adder:
         self._first, self._end = next(self._ranges, _NOTHING)
         self._waiting = self._characters = 0
 
-    def add(self, entry: Entry) -> bool:
+    def add(self, row: EntryRow) -> bool:
         """Add an entry, if it is missing here; return whether it was."""
-        while entry.sequence >= self._end:
+        sequence = row[_SEQUENCE_AT]
+        while sequence >= self._end:
             self._first, self._end = next(self._ranges, _NOTHING)
-        if entry.sequence < self._first:
+        if sequence < self._first:
             return False
-        store.insert_entry(self._tx, entry.to_row())
+        store.insert_entry(self._tx, row)
         self._waiting += 1
-        self._characters += len(entry.payload_text)
+        self._characters += len(row[-1])
         if self._waiting >= BATCH or self._characters >= BATCH_CHARACTERS:
             self._tx.flush()
             self._waiting = self._characters = 0

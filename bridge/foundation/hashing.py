@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -56,7 +56,7 @@ def entry_hash(
     semantic_schema_version: int,
     payload_hash: str,
     context_visibility: str,
-    stamp: dict[str, Any],
+    stamp: Mapping[str, Any],
     external_id: str | None,
     created_at: str,
 ) -> str:
@@ -65,18 +65,15 @@ def entry_hash(
     ``stamp`` is by value: ``{"state_digest": …}`` or ``{"unknown": reason}``. ``payload_hash`` is the
     SHA-256 of the stored payload text.
     """
-    return digest_hex(
-        canonical_record(
-            {
-                "parent_entry_hash": parent_entry_hash,
-                "id": entry_id,
-                "kind": kind,
-                "semantic_schema_version": semantic_schema_version,
-                "payload_hash": payload_hash,
-                "context_visibility": context_visibility,
-                "stamp": stamp,
-                "external_id": external_id,
-                "created_at": created_at,
-            }
-        )
-    )
+    record = {
+        "parent_entry_hash": parent_entry_hash,
+        "id": entry_id,
+        "kind": kind,
+        "semantic_schema_version": semantic_schema_version,
+        "payload_hash": payload_hash,
+        "context_visibility": context_visibility,
+        "stamp": stamp,
+        "external_id": external_id,
+        "created_at": created_at,
+    }
+    return sha256(canonical_record(record)).hexdigest()

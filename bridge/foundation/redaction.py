@@ -7,14 +7,14 @@ done: a commit id or a digest that vanished would cost more than it protects.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from bridge.foundation.canonical import canonical_bytes
-from bridge.foundation.secret_formats import FAMILIES, FIELD_FORMATS, MASKED_GROUP, Plugin, hints
+from bridge.foundation.secret_formats import FAMILIES, FIELD_FORMATS, MASKED_GROUP, Plugin, hints, marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +98,24 @@ def _group_of(pattern: re.Pattern[str]) -> str | int:
 
 def is_suspicious(text: bytes) -> bool:
     """Return whether a text may hold a secret: what is not suspicious holds none, and most texts are not."""
-    # A pattern per trigger: Python searches for one fixed beginning ten times faster than for one of several.
-    for trigger, pattern in _hints_in_bytes():  # noqa: SIM110 - a generator costs as much again as the questions
-        if trigger in text and pattern.search(text) is not None:
-            return True
-    return False
+    search, patterns_of = _marks_in_bytes()
+    found = search(text, overlapping=True)
+    if not found:
+        return False
+    patterns = {pattern for mark in {one[0] for one in found} for pattern in patterns_of[mark]}
+    return any(pattern.search(text) is not None for pattern in patterns)
 
 
-# Compiled at first use: 10 ms that a process which writes nothing does not spend.
+# Made at first use: 10 ms that a process which writes nothing does not spend.
 @cache
-def _hints_in_bytes() -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
-    return tuple((trigger.encode(), re.compile(pattern.encode())) for trigger, pattern in hints().items())
+def _marks_in_bytes() -> tuple[Callable[..., list[tuple[int, int, int]]], list[list[re.Pattern[bytes]]]]:
+    """Return what finds all marks of secrets in one pass over a text, and by a mark's number its hints."""
+    from ahocorasick_rs import BytesAhoCorasick, Implementation
+
+    patterns = {trigger: re.compile(pattern.encode()) for trigger, pattern in hints().items()}
+    known = marks()
+    automaton = BytesAhoCorasick([mark.encode() for mark in known], implementation=Implementation.DFA)
+    return automaton.find_matches_as_indexes, [[patterns[one] for one in triggers] for triggers in known.values()]
 
 
 @cache

@@ -5,6 +5,9 @@ rare in ordinary text, and what must stand around it. The hints of one trigger m
 jumps from trigger to trigger, so that a text without secrets, which is nearly every text, costs a few
 microseconds. A hint must match in every secret of its family, in the string itself and in its JSON text (where
 a line break before it reads ``\\n``).
+
+Each family also has its *marks*: fixed texts of which every hint holds one. They are looked for all at once, before any
+regular expression is asked.
 """
 
 from __future__ import annotations
@@ -48,11 +51,14 @@ class Family:
         Look-arounds that hold right after it; of bounded length, so that hints stay linear.
     formats
         What to look for where the hint matches, most specific first.
+    marks
+        Texts of which one stands wherever the hint matches, the trigger within it or around it.
     """
 
     trigger: str
     around: str
     formats: tuple[SecretFormat | Plugin, ...]
+    marks: tuple[str, ...]
 
 
 def _bounded(
@@ -69,7 +75,7 @@ def _bounded(
 def _prefixed(label: str, prefix: str, rest: str, *, least: str) -> Family:
     """Return a format that its beginning gives away; ``least`` is what at least follows the beginning."""
     escaped = re.escape(prefix)
-    return Family(prefix[-1], rf"(?<={escaped})(?={least})", (SecretFormat(label, escaped + rest),))
+    return Family(prefix[-1], rf"(?<={escaped})(?={least})", (SecretFormat(label, escaped + rest),), (prefix,))
 
 
 _WORD = r"A-Za-z0-9_\-"
@@ -88,6 +94,7 @@ _PRIVATE_KEYS = Family(
             rf"|(?:\s|\\[nrt])*+(?=[A-Za-z0-9+/]{{40}}){_BASE64_RUN}++(?:[A-Za-z0-9+/]{{1,15}}={{0,2}})?)",
         ),
     ),
+    ("-----BEGIN ",),
 )
 _SK_KEYS = Family(
     "-",
@@ -101,14 +108,19 @@ _SK_KEYS = Family(
         # The first format of OpenAI, which others took over. Short ones need a digit, which words lack.
         _bounded("api-key", "sk-", r"(?:(?=[A-Za-z]{0,64}[0-9])[A-Za-z0-9]{20,}|[A-Za-z0-9]{40,})"),
     ),
+    ("sk-",),
 )
 _GITHUB_TOKENS = Family(
-    "_", r"(?<=gh[pousr]_)(?=[A-Za-z0-9]{36})", (SecretFormat("github-token", r"gh[pousr]_[A-Za-z0-9]{36,}"),)
+    "_",
+    r"(?<=gh[pousr]_)(?=[A-Za-z0-9]{36})",
+    (SecretFormat("github-token", r"gh[pousr]_[A-Za-z0-9]{36,}"),),
+    tuple(f"gh{kind}_" for kind in "pousr"),
 )
 _GITLAB_TOKENS = Family(
     "-",
     f"(?:{'|'.join(f'(?<=gl{kind}-)' for kind in _GITLAB_KINDS)})(?=[{_WORD}]{{20}})",
     (SecretFormat("gitlab-token", rf"gl(?:{'|'.join(_GITLAB_KINDS)})-[{_WORD}]{{20,}}"),),
+    tuple(f"gl{kind}-" for kind in _GITLAB_KINDS),
 )
 _AWS_SECRET_NAMES = ("ecret_access_key", "ECRET_ACCESS_KEY", "ecretAccessKey")
 _AWS_SECRET_KEYS = SecretFormat(
@@ -126,6 +138,7 @@ _JWTS = Family(
             "jwt", "eyJ", rf"[{_WORD}]{{8,}}\.eyJ[{_WORD}]{{4,}}\.[{_WORD}]{{10,}}", before=_WORD + "+", after=_WORD
         ),
     ),
+    ("eyJ",),
 )
 _URL_PASSWORDS = Family(
     "://",
@@ -137,6 +150,7 @@ _URL_PASSWORDS = Family(
             rf"://[^\s/:@\"'<>\\]{{0,256}}:(?P<{MASKED_GROUP}>(?![$<{{%*\[])[^\s/@\"'<>\\\[\]]{{1,1024}})@",
         ),
     ),
+    ("://",),
 )
 
 #: Every format, whole blocks before anything that may look like a part of one.
@@ -147,15 +161,21 @@ FAMILIES: tuple[Family, ...] = (
     _GITHUB_TOKENS,
     _prefixed("github-token", "github_pat_", r"[A-Za-z0-9_]{22,}", least="[A-Za-z0-9_]{22}"),
     _GITLAB_TOKENS,
-    Family("A", r"(?=[KS]IA[A-Z0-9]{16})", (_bounded("aws-access-key", "A", r"[KS]IA[A-Z0-9]{16}"),)),
-    Family("_", r"(?:(?<=ecret_)(?=access_key)|(?<=ECRET_)(?=ACCESS_KEY))", (_AWS_SECRET_KEYS,)),
-    Family("A", r"(?<=ecretA)(?=ccessKey)", (_AWS_SECRET_KEYS,)),
-    Family("-", r"(?<=xox[abeoprs]-)", (SecretFormat("slack-token", r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),)),
-    Family("-", r"(?<=xapp-)", (SecretFormat("slack-token", r"xapp-[0-9]-[A-Za-z0-9-]{20,}"),)),
+    Family("A", r"(?=[KS]IA[A-Z0-9]{16})", (_bounded("aws-access-key", "A", r"[KS]IA[A-Z0-9]{16}"),), ("AKIA", "ASIA")),
+    Family("_", r"(?:(?<=ecret_)(?=access_key)|(?<=ECRET_)(?=ACCESS_KEY))", (_AWS_SECRET_KEYS,), _AWS_SECRET_NAMES[:2]),
+    Family("A", r"(?<=ecretA)(?=ccessKey)", (_AWS_SECRET_KEYS,), _AWS_SECRET_NAMES[2:]),
+    Family(
+        "-",
+        r"(?<=xox[abeoprs]-)",
+        (SecretFormat("slack-token", r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),),
+        tuple(f"xox{kind}-" for kind in "abeoprs"),
+    ),
+    Family("-", r"(?<=xapp-)", (SecretFormat("slack-token", r"xapp-[0-9]-[A-Za-z0-9-]{20,}"),), ("xapp-",)),
     Family(
         ".",
         r"(?<=hooks\.)(?=slack\.com/)",
         (SecretFormat("slack-webhook", r"hooks\.slack\.com/[a-z]+/(?P<masked>[A-Za-z0-9_/-]{8,})"),),
+        ("hooks.slack.com/",),
     ),
     Family(
         ".",
@@ -165,13 +185,17 @@ FAMILIES: tuple[Family, ...] = (
                 "discord-webhook", rf"discord(?:app)?\.com/api/webhooks/[0-9]{{5,24}}/(?P<masked>[{_WORD}]{{8,}})"
             ),
         ),
+        ("discord.com/api/webhooks/", "discordapp.com/api/webhooks/"),
     ),
     Family(
         ":AA",
         rf"(?=[{_WORD}]{{33}})",
         (_bounded("telegram-token", "", rf"[0-9]{{8,10}}:AA[{_WORD}]{{33}}", after=_WORD),),
+        (":AA",),
     ),
-    Family("A", rf"(?=Iza[{_WORD}]{{35}})", (_bounded("google-key", "A", rf"Iza[{_WORD}]{{35}}", after=_WORD),)),
+    Family(
+        "A", rf"(?=Iza[{_WORD}]{{35}})", (_bounded("google-key", "A", rf"Iza[{_WORD}]{{35}}", after=_WORD),), ("AIza",)
+    ),
     _prefixed("google-token", "ya29.", rf"[{_WORD}]{{20,}}", least=f"[{_WORD}]{{20}}"),
     _prefixed("google-secret", "GOCSPX-", rf"[{_WORD}]{{20,}}", least=f"[{_WORD}]{{20}}"),
     _prefixed("npm-token", "npm_", r"[A-Za-z0-9]{36}(?![A-Za-z0-9])", least="[A-Za-z0-9]{36}"),
@@ -181,11 +205,13 @@ FAMILIES: tuple[Family, ...] = (
         ".",
         rf"(?<=SG\.)(?=[{_WORD}]{{20}})",
         (_bounded("sendgrid-key", r"SG\.", rf"[{_WORD}]{{20,24}}\.[{_WORD}]{{39,50}}", after=_WORD),),
+        ("SG.",),
     ),
     Family(
         "_",
         r"(?<=[rs]k_)(?=(?:live|test)_[A-Za-z0-9]{16})",
         (SecretFormat("stripe-key", r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"),),
+        ("rk_live_", "rk_test_", "sk_live_", "sk_test_"),
     ),
     _prefixed("stripe-secret", "whsec_", r"[A-Za-z0-9+/]{24,}={0,2}", least="[A-Za-z0-9+/]{24}"),
     _prefixed("digitalocean-token", "dop_v1_", r"[0-9a-f]{64}", least="[0-9a-f]{64}"),
@@ -193,17 +219,29 @@ FAMILIES: tuple[Family, ...] = (
     _prefixed("bridge-agent-token", "bridge_agent_", rf"[0-9a-f]{{16}}_[{_WORD}]{{43}}", least=r"[0-9a-f]{16}_"),
     _prefixed("docker-token", "dckr_pat_", rf"[{_WORD}]{{20,}}", least=f"[{_WORD}]{{20}}"),
     _prefixed("vault-token", "hvs.", rf"[{_WORD}]{{24,}}", least=f"[{_WORD}]{{24}}"),
-    Family("A", r"(?=TATT3[A-Za-z0-9_=-]{60})", (SecretFormat("atlassian-token", r"ATATT3[A-Za-z0-9_=-]{60,}"),)),
+    Family(
+        "A",
+        r"(?=TATT3[A-Za-z0-9_=-]{60})",
+        (SecretFormat("atlassian-token", r"ATATT3[A-Za-z0-9_=-]{60,}"),),
+        ("ATATT3",),
+    ),
     _prefixed("groq-key", "gsk_", r"[A-Za-z0-9]{40,}", least="[A-Za-z0-9]{40}"),
     _prefixed("xai-key", "xai-", r"[A-Za-z0-9]{60,}", least="[A-Za-z0-9]{60}"),
     _prefixed("nvidia-key", "nvapi-", rf"[{_WORD}]{{40,}}", least=f"[{_WORD}]{{40}}"),
     _prefixed("perplexity-key", "pplx-", r"[A-Za-z0-9]{40,}", least="[A-Za-z0-9]{40}"),
     _prefixed("replicate-token", "r8_", r"[A-Za-z0-9]{37}(?![A-Za-z0-9])", least="[A-Za-z0-9]{37}"),
     _JWTS,
-    Family("-", r"(?<=sq0csp-)", (Plugin("square-secret", "square_oauth", "SquareOAuthDetector"),)),
-    Family("A", r"(?=ccountKey=)", (Plugin("azure-storage-key", "azure_storage_key", "AzureStorageKeyDetector"),)),
-    Family("_", r"(?<=cloudant_)", (Plugin("cloudant-credential", "cloudant", "CloudantDetector"),)),
-    Family("_", r"(?<=softlayer_)", (Plugin("softlayer-credential", "softlayer", "SoftlayerDetector"),)),
+    Family("-", r"(?<=sq0csp-)", (Plugin("square-secret", "square_oauth", "SquareOAuthDetector"),), ("sq0csp-",)),
+    Family(
+        "A",
+        r"(?=ccountKey=)",
+        (Plugin("azure-storage-key", "azure_storage_key", "AzureStorageKeyDetector"),),
+        ("AccountKey=",),
+    ),
+    Family("_", r"(?<=cloudant_)", (Plugin("cloudant-credential", "cloudant", "CloudantDetector"),), ("cloudant_",)),
+    Family(
+        "_", r"(?<=softlayer_)", (Plugin("softlayer-credential", "softlayer", "SoftlayerDetector"),), ("softlayer_",)
+    ),
     _URL_PASSWORDS,
 )
 
@@ -216,6 +254,15 @@ FIELD_FORMATS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 #: What always follows a trigger that ordinary text is full of; asked first, it spares the other questions.
 _AFTER_TRIGGER = {"-": rf"(?=[{_WORD}]{{10}})", ".": rf"(?=[{_WORD}]{{3}})"}
+
+
+def marks() -> dict[str, set[str]]:
+    """Return by mark the triggers of the families that have it; without any mark, no hint matches."""
+    found: dict[str, set[str]] = {}
+    for family in FAMILIES:
+        for mark in family.marks:
+            found.setdefault(mark, set()).add(family.trigger)
+    return found
 
 
 def hints() -> dict[str, str]:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from bridge.recall.related import related
-from bridge.recall.terms import MAX_QUERY_CHARACTERS, Phrase, fold, phrase_of
+from bridge.recall.terms import MAX_QUERY_CHARACTERS, MAX_QUERY_TERMS, Phrase, fold, phrase_of
 from bridge.recall.timephrases import Window, find_window
 
 #: Words that are looked up, the rarest ones; quoted phrases come on top.
@@ -22,6 +22,10 @@ MAX_WORDS: Final = 6
 MAX_QUOTED: Final = 4
 #: Pieces of a question that are looked at.
 MAX_PIECES: Final = 64
+#: Pieces left out that are named.
+MAX_NAMED: Final = 100
+#: Characters under which such a piece is named.
+MAX_NAME: Final = 80
 #: Letters from which on an unknown word may be the beginning of one, or have a typing error in it.
 MIN_GUESSED_LETTERS: Final = 4
 #: Letters from which on the word that is being typed may be the beginning of one.
@@ -54,7 +58,15 @@ _QUOTED = re.compile('"([^"\n]{1,400})"|\u201c([^\u201d\n]{1,400})\u201d')
 _CALLS_FOR_HARNESS: Final = re.compile(
     r"(?<!\w)(?:(?:in|with|using|via|by|from|on)\s+(?:the\s+)?|harness:\s*)", re.IGNORECASE
 )
+#: The same, for names that are words of their own: one multiplies by pi, and runs something on it.
+_CALLS_FOR_PLAIN: Final = r"(?<!\w)(?:(?:with|using|via)\s+|harness:\s*)"
+_GOES_ON_TO: Final = re.compile(r"\s+to\b", re.IGNORECASE)
+_PLAIN_NAMES: Final = frozenset({"pi", "cursor", "goose", "amp", "command", "shell"})
+#: What a harness is called besides its name.
+_OTHER_NAMES: Final = {"claude-code": ("claude",), "codex": ("codex cli",), "gemini": ("gemini cli",)}
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+#: Characters that Unicode gives to one alphabet.
+_BLOCK: Final = 128
 
 #: Gives the number of documents in which terms stand; what stands in none is left out.
 Frequencies = Callable[[Iterable[str]], Mapping[str, int]]
@@ -99,7 +111,7 @@ class Question:
     unseen
         Words that stand nowhere, and resemble nothing that does.
     ignored
-        Words left out because others are rarer.
+        Words left out because others are rarer, or because there were too many; at most ``MAX_NAMED`` of them.
     related
         What else the words may have meant, for when too few chats hold them all.
     """
@@ -150,12 +162,14 @@ def ask(
         Whether the last word may be unfinished.
     """
     text = text[:MAX_QUERY_CHARACTERS]
-    quoted = [match[1] or match[2] for match in _QUOTED.finditer(text)][:MAX_QUOTED]
+    quoted = [match[match.lastindex or 0] for match in _QUOTED.finditer(text)]
     rest = _QUOTED.sub(" \x00 ", text)
     window, rest = find_window(rest, now, zone)
     harness, rest = _find_harness(rest, harnesses)
-    pieces = _pieces(rest)
-    phrases = {phrase: piece for piece in quoted if (phrase := phrase_of(piece))}
+    pieces, further = _pieces(rest)
+    phrases = {phrase: piece for piece in quoted if (phrase := phrase_of(piece)[:MAX_QUERY_TERMS])}
+    further = [*list(phrases.values())[MAX_QUOTED:], *further]
+    phrases = dict(list(phrases.items())[:MAX_QUOTED])
     plain = {phrase: piece for piece, phrase in pieces if phrase not in phrases}
     typed = None
     if is_typing and plain and text[-1:].isalnum():
@@ -172,7 +186,7 @@ def ask(
             words.append(word)
     kept = [word for word in words if word.is_quoted]
     kept += sorted((word for word in words if not word.is_quoted), key=lambda word: word.documents)[:MAX_WORDS]
-    ignored = tuple(word.text for word in words if word not in kept)
+    ignored = tuple([*(word.text for word in words if word not in kept), *further][:MAX_NAMED])
     meant = _related([*(word.text for word in kept if not word.is_quoted), *unseen][:MAX_WORDS], frequencies, total)
     return Question(tuple(kept), window, harness, tuple(unseen), ignored, total, meant)
 
@@ -183,21 +197,44 @@ def _find_harness(text: str, harnesses: Callable[[], Iterable[str]]) -> tuple[st
     for name in harnesses() if _CALLS_FOR_HARNESS.search(text) else ():
         spoken = fold(name)
         names[spoken] = names[spoken.replace("-", " ")] = name
+        for other in _OTHER_NAMES.get(name, ()):
+            names.setdefault(other, name)
     if not names:
         return None, text
-    choice = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    pattern = rf"{_CALLS_FOR_HARNESS.pattern}({choice})(?!\w|[.-]\w)"
-    found = re.search(pattern, text, re.IGNORECASE)
-    if found is None:
+    plain = [name for name in names if name in _PLAIN_NAMES]
+    others = [name for name in names if name not in _PLAIN_NAMES]
+    places = [
+        found
+        for calls, known in ((_CALLS_FOR_HARNESS.pattern, others), (_CALLS_FOR_PLAIN, plain))
+        if known and (found := _named(calls, known, text)) is not None
+    ]
+    if not places:
         return None, text
-    return names[fold(found[1])], f"{text[: found.start()]} {text[found.end() :]}"
+    found = min(places, key=lambda place: place.start())
+    return names[fold(" ".join(found[1].split()))], f"{text[: found.start()]} {text[found.end() :]}"
 
 
-def _pieces(text: str) -> list[tuple[str, Phrase]]:
-    """Return the words of a text with their terms, without those that say nothing, unless there are no others."""
-    found = [(piece, phrase) for piece in text.split()[:MAX_PIECES] if (phrase := phrase_of(piece))]
+def _named(calls: str, names: Sequence[str], text: str) -> re.Match[str] | None:
+    choice = "|".join(re.escape(name).replace(r"\ ", r"\s+") for name in sorted(names, key=len, reverse=True))
+    # "in codex's parser" and "from codex to gemini" are about programs, not held with them.
+    for found in re.finditer(rf"{calls}({choice})(?!\w|[.'\u2019-]\w)", text, re.IGNORECASE):
+        if not (found[0].lower().startswith("from") and _GOES_ON_TO.match(text, found.end())):
+            return found
+    return None
+
+
+def _pieces(text: str) -> tuple[list[tuple[str, Phrase]], list[str]]:
+    """Return the words of a text with their terms, without those that say nothing unless there are no others.
+
+    And those that are too many, or too long, to be looked at whole.
+    """
+    split = text.split()
+    whole = [(piece, phrase) for piece in split[:MAX_PIECES] if (phrase := phrase_of(piece))]
+    found = [(piece, phrase[:MAX_QUERY_TERMS]) for piece, phrase in whole]
     telling = [(piece, phrase) for piece, phrase in found if not (len(phrase) == 1 and phrase[0] in STOPWORDS)]
-    return telling or found
+    further = [piece for piece, phrase in whole if len(phrase) > MAX_QUERY_TERMS]
+    further += [piece for piece in split[MAX_PIECES:] if phrase_of(piece)]
+    return telling or found, [piece if len(piece) <= MAX_NAME else piece[: MAX_NAME - 1] + "…" for piece in further]
 
 
 def _word(
@@ -263,7 +300,7 @@ def edits(term: str) -> Iterator[str]:
     """Yield what a term may have been meant to be: a letter too many, too few, another, or two the wrong way round."""
     if len(term) > 2 * 16:
         return
-    letters = _LETTERS + "".join(sorted(set(term) - set(_LETTERS)))
+    letters = _LETTERS + "".join(_alphabets(set(term) - set(_LETTERS)))
     for place in range(len(term) + 1):
         before, after = term[:place], term[place:]
         if after:
@@ -274,6 +311,13 @@ def edits(term: str) -> Iterator[str]:
             if after:
                 yield before + letter + after[1:]
             yield before + letter + after
+
+
+def _alphabets(letters: set[str]) -> list[str]:
+    """Return the letters of the scripts that some letters belong to, as they stand in terms."""
+    blocks = {ord(letter) // _BLOCK for letter in letters}
+    near = (chr(code) for block in sorted(blocks) for code in range(block * _BLOCK, (block + 1) * _BLOCK))
+    return [letter for letter in near if letter in letters or (letter.isalpha() and fold(letter) == letter)]
 
 
 def _forms(phrase: Phrase) -> list[Phrase]:

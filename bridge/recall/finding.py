@@ -6,6 +6,7 @@ asked for, and everything else is worked out of that in the same way on every da
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
@@ -17,7 +18,6 @@ from bridge.recall.asking import Question, Word, ask
 from bridge.recall.index import SLOTS, scope_of, scope_of_session
 from bridge.recall.ranking import Evidence, Ranked, is_confident, is_thin, rank
 from bridge.storage import fulltext
-from bridge.storage.fulltext import DIGEST_INDEX, ENTRY_INDEX
 from bridge.storage.transaction import Connection
 
 #: Newest matches that are looked at, of all words together and for as many words as are looked up one by one; of
@@ -139,33 +139,47 @@ def _evidence(
     scopes, span = bounds.scopes(question.harness), _span(question)
     if span is not None and span[0] > span[1]:
         return {}
-    groups = [word.alternatives for word in words]
-    is_broad = bool(groups) and bounds.session_chat is None and _is_broad(connection, scopes, totals)
-    newest = partial(fulltext.newest, connection, ENTRY_INDEX, scopes, span=span, is_broad=is_broad)
+    among, inside = store.scopes_within(connection, scopes) if bounds.session_chat is None else ([], 0)
+    is_broad = bool(words) and inside >= max(BROAD_SHARE * totals.documents, 1)
+    newest = partial(
+        fulltext.newest_entries,
+        connection,
+        [] if is_broad else scopes,
+        among=among if is_broad and inside < totals.documents else [],
+        span=span or fulltext.EVERYTHING,
+    )
+
+    def frequency(*shares: float) -> fulltext.Frequency:
+        return fulltext.Frequency(int(inside * math.prod(shares)), totals.documents)
+
     found: dict[int, Evidence] = {}
-    if not groups:
-        _note_entries(found, newest((), limit=TIME_WINDOW), 0)
+    if not words:
+        _note_entries(found, newest((), limit=TIME_WINDOW, frequency=frequency()), 0)
         return found
-    each = max(MIN_WINDOW, WINDOW // len(groups))
-    for place, group in enumerate(groups):
-        _note_entries(found, newest((group,), limit=each), 1 << place)
-    own = groups[: len(question.words)]
+    each = max(MIN_WINDOW, WINDOW // len(words))
+    shares = [word.documents / max(totals.documents, 1) for word in words]
+    for place, word in enumerate(words):
+        rows = newest((word.alternatives,), limit=each, frequency=frequency(shares[place]))
+        _note_entries(found, rows, 1 << place)
+    own = [word.alternatives for word in question.words]
     if len(own) > 1:
         # Beyond the newest matches of each word there may be older entries that hold all of them.
-        _note_entries(found, newest(own, limit=each), (1 << len(own)) - 1)
-    for place, group in enumerate(groups):
-        for (chat,) in fulltext.newest(connection, DIGEST_INDEX, scopes, (group,), limit=MIN_WINDOW):
-            if chat in found or span is None:
-                one = found.get(chat)
-                if one is None:
-                    one = found[chat] = Evidence(chat)
-                one.digest |= 1 << place
-                one.words |= 1 << place
+        rows = newest(own, limit=each, frequency=frequency(*shares[: len(own)]))
+        _note_entries(found, rows, (1 << len(own)) - 1)
+    looks = [set(fulltext.newest_digests(connection, scopes, (word.alternatives,), limit=MIN_WINDOW)) for word in words]
+    if span is not None:
+        # A chat is of a time if anything was said in it then, whatever of it says what the chat is about.
+        others = set().union(*looks) - found.keys()
+        there = found.keys() | store.chats_within(connection, sorted(others), span)
+        looks = [chats & there for chats in looks]
+    for place, chats in enumerate(looks):
+        for chat in chats:
+            one = found.get(chat)
+            if one is None:
+                one = found[chat] = Evidence(chat)
+            one.digest |= 1 << place
+            one.words |= 1 << place
     return found
-
-
-def _is_broad(connection: Connection, scopes: Sequence[str], totals: Totals) -> bool:
-    return store.documents_within(connection, scopes) >= BROAD_SHARE * totals.documents
 
 
 def _note_entries(found: dict[int, Evidence], rows: Iterable[tuple[int, ...]], words: int) -> None:

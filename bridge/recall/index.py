@@ -286,7 +286,7 @@ def is_sound(tx: Transaction) -> bool:
     fulltext.check_structure(tx)
     documents, digests = store.count_places(tx.connection)
     held = fulltext.count(tx.connection, ENTRY_INDEX), fulltext.count(tx.connection, DIGEST_INDEX)
-    counted = store.state(tx.connection).get("documents", 0), store.documents_within(tx.connection, [""])
+    counted = store.state(tx.connection).get("documents", 0), store.scopes_within(tx.connection, [""])[1]
     return (documents, digests) == held and counted == (documents, documents)
 
 
@@ -347,7 +347,7 @@ def _last_done(batch: Batch, behind: Sequence[Candidate]) -> str | None:
 def _session_part(connection: Connection, candidate: Candidate, limit: int) -> tuple[SessionPart | None, int, bool]:
     """Return what is missing of a session, how many entries were read for it, and whether that is all of it."""
     expected = store.mark_of(connection, candidate.session_id)
-    scope = _scope_words(candidate)
+    scope = scope_words(candidate)
     forget = expected is not None and (expected.scope != scope or expected.terms_version != INDEX_VERSION)
     mark = None if forget else expected
     through = -1 if mark is None else mark.indexed_through
@@ -407,7 +407,8 @@ def _read(connection: Connection, row: store.Row, reading: _Reading) -> None:
             )
 
 
-def _scope_words(candidate: Candidate) -> str:
+def scope_words(candidate: Candidate) -> str:
+    """Return the words of all scopes that a session stands in, but for its own."""
     kind, workspace, harness = candidate.kind, candidate.workspace_id, candidate.harness
     words = {
         scope_of(kind),

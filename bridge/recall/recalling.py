@@ -12,7 +12,6 @@ from bridge.recall.index import scope_of_session
 from bridge.recall.ranking import score_entry
 from bridge.recall.terms import Phrase, Query
 from bridge.storage import fulltext
-from bridge.storage.fulltext import ENTRY_INDEX
 from bridge.storage.transaction import Connection
 
 #: Newest matches that are put in order by what they say; older ones follow by their time.
@@ -103,38 +102,65 @@ def _found(
 ) -> list[Place]:
     """Return the entries that hold one phrase of each group, in order, one more than wanted if there is one."""
     rows = _rows(connection, chats, groups, wanted)
-    average = sum(row[3] for row in rows) / len(rows) if rows else 0.0
+    if len(groups) > 1 and (across := _across_parts(connection, chats, groups)):
+        rows = sorted({row[0]: row for row in (*rows, *across)}.values(), reverse=True)
+    average = sum(row[3] for row in rows[:WINDOW]) / len(rows[:WINDOW]) if rows else 0.0
     scored = [(score_entry(sum(weights), row[3], average), row) for row in rows[:WINDOW]]
     scored.sort(key=lambda one: (-one[0], -one[1][0]))
     return _places(chats, [row for _, row in scored] + rows[WINDOW:], wanted)
 
 
+def _across_parts(
+    connection: Connection, chats: Mapping[int, Scope], groups: Sequence[fulltext.Group]
+) -> list[tuple[int, ...]]:
+    """Return a row of each very long entry that holds one phrase of each group, in whichever of its parts.
+
+    As far as each group's newest matches reach.
+    """
+    cut = store.entries_in_parts(connection, list(chats))
+    if not cut:
+        return []
+    held: dict[tuple[int, int], dict[int, tuple[int, ...]]] = {}
+    for place, group in enumerate(groups):
+        for row in _rows(connection, chats, [group], 0):
+            if (row[1], row[2]) in cut:
+                held.setdefault((row[1], row[2]), {})[place] = row
+    return [next(iter(rows.values())) for rows in held.values() if len(rows) == len(groups)]
+
+
 def _found_in_part(
     connection: Connection, chats: Mapping[int, Scope], phrases: Sequence[Phrase], weights: Sequence[float], wanted: int
 ) -> list[Place]:
-    rows: dict[int, tuple[int, ...]] = {}
-    said: dict[int, float] = {}
+    heads: dict[tuple[int, int], tuple[int, ...]] = {}
+    said: dict[tuple[int, int], float] = {}
+    tails: dict[int, tuple[int, ...]] = {}
     for phrase, weight in zip(phrases[:MAX_WEIGHED], weights, strict=False):
-        for row in _rows(connection, chats, [(phrase,)], wanted):
-            rows[row[0]] = row
-            said[row[0]] = said.get(row[0], 0.0) + weight
-    average = sum(row[3] for row in rows.values()) / len(rows) if rows else 0.0
-    scored = [(score_entry(said[number], row[3], average), row) for number, row in rows.items()]
+        rows = _rows(connection, chats, [(phrase,)], wanted)
+        for entry in dict.fromkeys((row[1], row[2]) for row in rows[:WINDOW]):
+            said[entry] = said.get(entry, 0.0) + weight
+        heads |= {(row[1], row[2]): row for row in rows[:WINDOW]}
+        tails |= {row[0]: row for row in rows[WINDOW:]}
+    average = sum(row[3] for row in heads.values()) / len(heads) if heads else 0.0
+    scored = [(score_entry(said[entry], row[3], average), row) for entry, row in heads.items()]
     scored.sort(key=lambda one: (-one[0], -one[1][0]))
-    return _places(chats, [row for _, row in scored], wanted)
+    return _places(chats, [row for _, row in scored] + sorted(tails.values(), reverse=True), wanted)
 
 
 def _rows(
     connection: Connection, chats: Mapping[int, Scope], groups: Sequence[fulltext.Group], wanted: int
 ) -> list[tuple[int, ...]]:
-    """Return the newest matches that belong to the scopes, enough for the page that is wanted."""
+    """Return the newest matches that belong to the scopes, enough for the page that is wanted.
+
+    What is put in order by what it says, the first ``WINDOW``, is the same whatever page is wanted.
+    """
     scopes = [scope_of_session(chat) for chat in chats]
     limit = max(WINDOW, wanted + 1)
     while True:
-        rows = fulltext.newest(connection, ENTRY_INDEX, scopes, groups, limit=limit)
+        rows = fulltext.newest_entries(connection, scopes, groups, limit=limit)
         # Matches beyond a fork's part of its origin, and further parts of one entry, leave room that others fill.
-        inside = [row for row in rows if chats[row[1]].includes(row[2])]
-        if len(rows) < limit or len({(row[1], row[2]) for row in inside}) > wanted:
+        inside = [tuple(row) for row in rows if chats[row[1]].includes(row[2])]
+        is_enough = len(inside) >= WINDOW and len({(row[1], row[2]) for row in inside}) > wanted
+        if len(rows) < limit or is_enough:
             return inside
         limit *= 4
 

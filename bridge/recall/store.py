@@ -60,6 +60,14 @@ class Row(NamedTuple):
     payload: str | None
 
 
+class Placed(NamedTuple):
+    """A document as it is written down: its number, that of its scopes, and its length in terms."""
+
+    number: int
+    scope: int
+    length: int
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """How far a session is indexed, and what about it; see the table."""
@@ -288,14 +296,17 @@ def count_scopes(tx: Transaction, counts: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def documents_within(connection: Connection, scopes: Sequence[str]) -> int:
-    """Return how many documents stand in any of some scopes, but for those of single sessions."""
+def scopes_within(connection: Connection, scopes: Sequence[str]) -> tuple[list[int], int]:
+    """Return the numbers of the sets of scopes that hold any of some, and how many documents stand in these.
+
+    The scopes of single sessions are in none.
+    """
     mark = "?" if connection.dialect.name == "sqlite" else "%s"
     # No word is a part of another: all are as long.
     wanted = " OR ".join([f"words LIKE {mark}"] * len(scopes))
-    query = f"SELECT SUM(documents) FROM recall_scopes WHERE {wanted}"  # noqa: S608 - marks only
-    row = driver_of(connection).execute(query, [f"%{scope}%" for scope in scopes]).fetchone()
-    return 0 if row is None else int(row[0] or 0)
+    query = f"SELECT number, documents FROM recall_scopes WHERE {wanted}"  # noqa: S608 - marks only
+    found = driver_of(connection).execute(query, [f"%{scope}%" for scope in scopes]).fetchall()
+    return [row[0] for row in found], sum(row[1] for row in found)
 
 
 def add_documents(tx: Transaction, rows: list[tuple[int, int, int, int, int, int]]) -> None:
@@ -319,6 +330,18 @@ def _among(connection: Connection, query: str, values: Sequence[Any]) -> Iterato
     for start in range(0, len(values), _MAX_VALUES):
         some = values[start : start + _MAX_VALUES]
         yield from driver.execute(query.format(",".join([mark] * len(some))), tuple(some))
+
+
+def entries_in_parts(connection: Connection, chats: Sequence[int]) -> set[tuple[int, int]]:
+    """Return which entries of some sessions are so long that they are indexed in parts: number and sequence."""
+    query = select(_D.chat, _D.sequence).where(_D.chat.in_(chats), _D.part == 1)
+    return {(row[0], row[1]) for row in connection.execute(query)}
+
+
+def chats_within(connection: Connection, chats: Sequence[int], span: tuple[int, int]) -> set[int]:
+    """Return which of some sessions have a document between two numbers, both included."""
+    said = select(_D.document).where(_D.chat == _M.chat, _D.document.between(*span)).exists()
+    return set(connection.execute(select(_M.chat).where(_M.chat.in_(chats), said)).scalars())
 
 
 def taken_between(connection: Connection, first: int, last: int) -> set[int]:
@@ -375,6 +398,32 @@ def count_places(connection: Connection) -> tuple[int, int]:
     documents = connection.execute(select(func.count()).select_from(recall_documents)).scalar_one()
     marks = connection.execute(select(func.count()).select_from(recall_marks)).scalar_one()
     return documents, marks
+
+
+def marks_through(connection: Connection) -> list[tuple[str, int]]:
+    """Return all sessions that are indexed, and how far."""
+    query = select(_M.session_id, _M.indexed_through).order_by(_M.session_id)
+    return [(row[0], row[1]) for row in connection.execute(query)]
+
+
+def places_between(connection: Connection, chat: int, first: int, last: int) -> dict[tuple[int, int], Placed]:
+    """Return by sequence and part where a session's documents are and how long, of some sequences up to the last."""
+    query = select(_D.sequence, _D.part, _D.document, _D.scope, _D.length)
+    query = query.where(_D.chat == chat, _D.sequence.between(first, last))
+    return {(row[0], row[1]): Placed(*row[2:]) for row in connection.execute(query)}
+
+
+def number_of_scope(connection: Connection, words: str) -> int | None:
+    """Return the number of a set of scopes; None if nothing stands in it."""
+    query = select(recall_scopes.c.number).where(recall_scopes.c.words == words)
+    return connection.execute(query).scalar()
+
+
+def sum_lengths(connection: Connection) -> tuple[int, int]:
+    """Return how many documents have a place, and how many terms these have."""
+    row = connection.execute(select(func.count(), func.coalesce(func.sum(_D.length), 0)).select_from(recall_documents))
+    documents, length = row.one()
+    return documents, int(length)
 
 
 def unreadable_chats(

@@ -4,9 +4,10 @@ Any text is text: nothing in a query is an operator. What stands between blanks 
 terms, so ``POL-358`` and ``don't`` find what is written so, and ``foo.bar`` finds the whole and not its parts
 scattered.
 
-A term is a run of letters and digits, without case and without the diacritics of Latin script. Scripts that are
-written without blanks give one term per character. A word with plus or number signs behind it (``C++``, ``C#``)
-gives a second term with them. A name in camel case gives its parts, and then the whole.
+A term is a run of letters and digits, without case, accents, points of vowels, and characters that nobody sees.
+Scripts that are written without blanks give one term per character. A word with plus or number signs behind it
+(``C++``, ``C#``) gives a second term with them. A name in camel case stands whole where it is written, so that case
+makes no difference; its parts follow behind the text, each name once and with a gap before it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final
 from bridge.semantics.kinds import READABLE_VERSIONS
 
 #: Raised whenever the terms of some text change. What was indexed in another way is indexed anew.
-TERMS_VERSION: Final = 2
+TERMS_VERSION: Final = 3
 #: What an index is marked with: the way of making terms, and the contracts that its texts were read under.
 INDEX_VERSION: Final = TERMS_VERSION * 1000 + max(READABLE_VERSIONS)
 #: Longest term kept as it is, in characters; of a longer one its digest is kept.
@@ -35,21 +36,41 @@ MAX_EXCERPT_CHARACTERS: Final = 200
 #: Characters of a text in which the place of a match is looked for; beyond it the excerpt is the beginning.
 MAX_SCANNED_CHARACTERS: Final = 200_000
 
-_MARKS = re.compile("[\u0300-\u036f]")
+# What is taken out of words: accents; points of Hebrew and Arabic, and what only draws a word out; what is not seen:
+# soft hyphens, marks of direction, joiners of words, choices between shapes.
+_MARKS = re.compile(
+    "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u065f"
+    "\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+    "\u00ad\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufe00-\ufe0f\ufeff]"
+)
+# Latin letters that Unicode does not take apart: "Lodz" finds "Łódź", and "DIYARBAKIR" what has a dotless i.
+_LETTERS = {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D", "ħ": "h", "Ħ": "H"}
+_LETTERS |= {"ŧ": "t", "Ŧ": "T", "ı": "i", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "þ": "th", "Þ": "TH"}
+_LETTERS |= {"ß": "ss", "ẞ": "SS"}
+_HAS_LETTERS = re.compile(f"[{''.join(_LETTERS)}]")
+_UNFOLDED = str.maketrans(_LETTERS)
 # Thai, Lao, Myanmar, Khmer; Japanese syllables; Han with its extensions; Hangul.
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
 )
+# Vowels and tones that are written as marks of a letter: of these scripts, and of those of India, which have blanks.
+_UNSPACED_MARKS = (
+    "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u1056-\u1059\u105e-\u1060"
+    "\u1062-\u1064\u1067-\u106d\u1071-\u1074\u1082-\u108d\u108f\u109a-\u109d\u17b4-\u17d3\u17dd\u3099\u309a"
+)
+_INDIC = "\u0900-\u0963\u0966-\u096f\u0971-\u0df3"
 _ASCII_TERM = re.compile("[a-z0-9]+")
-_TERM = re.compile(rf"(?P<single>(?![\W_])[{_UNSPACED}])|(?P<word>(?:(?![{_UNSPACED}])[^\W_])+)(?P<signs>[+#]*)")
-# A word that goes from a small letter on to a capital, or from capitals on to another word; and the parts of it.
+_TERM = re.compile(rf"((?:[^\W_{_UNSPACED}]+|[{_INDIC}])+)([+#]*)|([{_UNSPACED_MARKS}]|(?![\W_])[{_UNSPACED}])")
+# A word that goes from a small letter on to a capital, from capitals or a digit on to another word; its parts.
 # A capital is looked for first: there are few.
-_HAS_CAMEL = re.compile("[A-Z](?:(?<=[a-z].)|(?<=[A-Z].)(?=[a-z]{2}))")
-_CAMEL = re.compile(r"(?<![^\W_])[A-Za-z0-9]*?(?:[a-z][A-Z]|[A-Z]{2}[a-z]{2})[A-Za-z0-9]*(?![^\W_])")
-_CAMEL_PART = re.compile("[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_HAS_CAMEL = re.compile("[A-Z](?:(?<=[a-z].)|(?<=[A-Z].)(?=[a-z]{2})|(?<=[0-9].)(?=[a-z]))")
+_CAMEL = re.compile(r"(?<![^\W_])[A-Za-z0-9]*?(?:[a-z][A-Z]|[A-Z]{2}[a-z]{2}|[0-9][A-Z][a-z])[A-Za-z0-9]*(?![^\W_])")
+_CAMEL_PART = re.compile("[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 #: Signs inside a term are kept as their full-width forms: folding leaves none of those in any text.
 _SIGNS = {ord("+"): "\uff0b", ord("#"): "\uff03"}
+#: Stands where no phrase may reach across. No text has it, for the same reason.
+GAP: Final = "\uff0b"
 
 #: Terms that stand in a row.
 Phrase = tuple[str, ...]
@@ -79,31 +100,23 @@ def fold(text: str) -> str:
 def terms(text: str) -> list[str]:
     """Return the terms of a text in their order. They hold letters and digits, and signs beyond ASCII."""
     bare = _bare(text)
+    found = _plain_terms(bare.casefold())
     if _HAS_CAMEL.search(bare):
-        bare = _CAMEL.sub(_parts_and_whole, bare)
-    folded = bare.casefold()
-    if folded.isascii() and "+" not in folded and "#" not in folded:
-        # Three quarters of all texts, at a third of the cost.
-        found = _ASCII_TERM.findall(folded)
-        if max(map(len, found), default=0) <= MAX_TERM_CHARACTERS:
-            return found
-        return [_bounded(term) for term in found]
-    return list(_terms(folded))
+        for name in dict.fromkeys(_CAMEL.findall(bare)):
+            found.append(GAP)
+            found.extend(_bounded(part.lower()) for part in _CAMEL_PART.findall(name))
+    return found
 
 
 def phrase_of(piece: str) -> Phrase:
-    """Return the terms that stand in a row wherever a piece of a query is written; empty if it has none.
-
-    A name in camel case alone is looked up as a whole, so that it is found in whatever case it was written.
-    """
-    plain = tuple(_terms(fold(piece)))
-    return plain if len(plain) <= 1 else tuple(terms(piece))
+    """Return the terms that stand in a row wherever a piece of a query is written; empty if it has none."""
+    return tuple(_plain_terms(fold(piece)))
 
 
 def parse_query(text: str) -> Query:
     """Return what a text asks for; no text is an error. One without letters and digits asks for nothing."""
     phrases: dict[Phrase, None] = {}
-    left, ignored = MAX_QUERY_TERMS, 0
+    left, ignored = MAX_QUERY_TERMS, len(text[MAX_QUERY_CHARACTERS:].split())
     for piece in text[:MAX_QUERY_CHARACTERS].split():
         phrase = phrase_of(piece)
         if not phrase or phrase in phrases:
@@ -136,21 +149,25 @@ def excerpt(text: str, query: Query) -> str:
 def _bare(text: str) -> str:
     if text.isascii():
         return text
-    return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", text)))
+    bare = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", text)))
+    return bare.translate(_UNFOLDED) if _HAS_LETTERS.search(bare) else bare
 
 
-def _parts_and_whole(match: re.Match[str]) -> str:
-    # The whole comes last: what follows it still follows it, and what is before still comes before the first part.
-    word = match.group()
-    return " ".join([*_CAMEL_PART.findall(word), word])
+def _plain_terms(folded: str) -> list[str]:
+    if folded.isascii() and "+" not in folded and "#" not in folded:
+        # Three quarters of all texts, at a third of the cost.
+        found = _ASCII_TERM.findall(folded)
+        if max(map(len, found), default=0) <= MAX_TERM_CHARACTERS:
+            return found
+        return [_bounded(term) for term in found]
+    return list(_terms(folded))
 
 
 def _terms(folded: str) -> Iterator[str]:
-    for match in _TERM.finditer(folded):
-        term = match["single"] or match["word"]
-        yield _bounded(term)
-        if match["signs"]:
-            yield _bounded(term + match["signs"].translate(_SIGNS))
+    for word, signs, single in _TERM.findall(folded):
+        yield _bounded(word or single)
+        if signs:
+            yield _bounded(word + signs.translate(_SIGNS))
 
 
 def _bounded(term: str) -> str:

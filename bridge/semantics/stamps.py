@@ -5,6 +5,7 @@ Values only. The ``git`` package observes them, ``workspaces`` stores and compar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -100,12 +101,17 @@ class Stamp:
         if (self.state_digest is None) == (self.unknown_reason is None):
             raise ValueError("a stamp has either a state digest or an unknown reason")
 
-    def hash_value(self) -> dict[str, Any]:
-        """Return the stamp by value, as it enters the entry hash."""
+    def hash_value(self) -> Mapping[str, Any]:
+        """Return the stamp by value, as it enters the entry hash; what is returned is shared."""
         if self.state_digest is not None:
             return {"state_digest": self.state_digest}
-        return {"unknown": str(self.unknown_reason)}
+        return _BY_REASON[self.unknown_reason]
 
+
+# Made once: the text of an enumeration's member takes as long as the rest of an entry's stamp.
+_BY_REASON: dict[UnknownReason | None, Mapping[str, Any]] = {
+    reason: {"unknown": str(reason)} for reason in UnknownReason
+}
 
 #: The stamp of an entry that nothing observed.
 UNSTAMPED = Stamp(unknown_reason=UnknownReason.UNSTAMPED)

@@ -23,6 +23,14 @@ from bridge.storage.schema_version import unaltered_uri
 MAX_READERS = 32
 
 
+#: Memory for pages of the writing connection, in KiB. What a transaction changes beyond it is written before its end,
+#: and again when it is changed once more: SQLite's own 2,000 are less than one transaction of an import changes.
+WRITER_CACHE_KIB = 8 * 1024
+#: Pages in the write-ahead log from which on a commit moves them into the database: 16 MiB. Four times SQLite's own,
+#: since each time costs two flushes beside those that make a commit durable.
+CHECKPOINT_PAGES = 4000
+
+
 def sqlite_path(url: URL) -> Path:
     """Return the absolute path of a SQLite URL's file."""
     return Path(str(url.database)).absolute()
@@ -48,6 +56,8 @@ def writer_engine(url: URL, *, busy_timeout_seconds: float) -> Engine:
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: Any) -> None:
         connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA cache_size=-{WRITER_CACHE_KIB}")
+        connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
         connection.execute("PRAGMA foreign_keys=ON")
 
     @event.listens_for(engine, "begin")

@@ -126,9 +126,15 @@ class CopyRefused(BridgeError):
 
 
 class StoredTextDamaged(BridgeError):
-    """Raised when the long text of an entry, which is kept apart from it, is missing or not what was recorded."""
+    """Raised when a text that is kept apart from its entry is missing or not what was recorded.
+
+    That is a long text, or the lines of the transcript that it came from.
+    """
 
     code = "stored_text_damaged"
     exit_status = 84
-    summary = "The long text of an entry is missing from the store, or is not what was recorded; nothing was written."
+    summary = (
+        "The long text of an entry, or the lines it came from, are missing from the store or not what was recorded; "
+        "nothing was written."
+    )
     default_hint = "See what else is damaged with bridge db check; bridge db status lists the backups."

@@ -8,11 +8,12 @@ and digits and of characters beyond ASCII, so nothing in them is syntax to eithe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import Connection
 
-from bridge.storage.prepared import driver_of
+from bridge.storage.prepared import rows_planned_for
 from bridge.storage.transaction import Transaction
 
 #: Documents are entries, or parts of very long ones.
@@ -24,6 +25,39 @@ INDEXES: Final = (ENTRY_INDEX, DIGEST_INDEX)
 #: those, and a phrase would not be found.
 MAX_DOCUMENT_TERMS: Final = 8_000
 MAX_TERM_PLACES: Final = 250
+
+#: Numbers between which all documents lie.
+EVERYTHING: Final = (-(2**63), 2**63 - 1)
+
+# The two ways that PostgreSQL is sent: through all documents from the newest on until enough match, or to those that
+# match, and then the newest of them. With N documents of which m match, one looks at limit * N / m rows in order, the
+# other at m rows out of order, which cost twice as much each. What is fenced off (OFFSET 0, MATERIALIZED) it leaves so.
+_WALK: Final = """
+SELECT s.document, p.chat, p.sequence, p.length
+FROM (
+    SELECT document, terms FROM recall_index WHERE document BETWEEN %s AND %s ORDER BY document DESC OFFSET 0
+) AS s CROSS JOIN LATERAL (
+    SELECT d.chat, d.sequence, d.length FROM recall_documents AS d WHERE d.document = s.document{within} OFFSET 0
+) AS p
+WHERE s.terms @@ %s::tsquery ORDER BY s.document DESC LIMIT %s
+"""
+_LOOK_UP: Final = """
+WITH found AS MATERIALIZED (
+    SELECT document FROM recall_index WHERE terms @@ %s::tsquery AND document BETWEEN %s AND %s
+)
+SELECT s.document, p.chat, p.sequence, p.length
+FROM (SELECT document FROM found ORDER BY document DESC OFFSET 0) AS s CROSS JOIN LATERAL (
+    SELECT d.chat, d.sequence, d.length FROM recall_documents AS d WHERE d.document = s.document{within} OFFSET 0
+) AS p
+ORDER BY s.document DESC LIMIT %s
+"""
+# In this order: the index hands out its rows newest first, and stops at the limit.
+_ON_SQLITE: Final = """
+SELECT d.document, d.chat, d.sequence, d.length
+FROM recall_index CROSS JOIN recall_documents AS d
+WHERE d.document = recall_index.rowid AND recall_index MATCH ?{within} AND recall_index.rowid BETWEEN ? AND ?
+ORDER BY recall_index.rowid DESC LIMIT ?
+"""
 
 #: Terms in a row.
 Phrase = tuple[str, ...]
@@ -89,54 +123,66 @@ def count(connection: Connection, index: str) -> int:
     return found
 
 
-def newest(
+@dataclass(frozen=True, slots=True)
+class Frequency:
+    """How many documents match something, as far as is known beforehand, and how many there are."""
+
+    documents: int
+    total: int
+
+
+def newest_entries(
     connection: Connection,
-    index: str,
     scopes: Sequence[str],
     groups: Sequence[Group],
     *,
     limit: int,
-    span: tuple[int, int] | None = None,
-    is_broad: bool = False,
+    span: tuple[int, int] = EVERYTHING,
+    among: Sequence[int] = (),
+    frequency: Frequency | None = None,
 ) -> list[tuple[int, ...]]:
-    """Return the newest documents that stand in any of the scopes and hold one phrase of each group.
+    """Return the newest documents of entries that stand in any of the scopes and hold one phrase of each group.
 
     Parameters
     ----------
-    scopes, groups
-        At least one scope; without a group any document of the scopes will do.
+    scopes
+        Looked up in the index beside the groups, which is quick where few documents lie in them; none: anywhere.
+    groups
+        None: any document of the scopes, of which there must be one then.
     span
         The numbers between which a document must lie, both included.
-    is_broad
-        Whether to look the scopes up in the row of each document instead of in the index; of entries, and with a group.
-        Quicker by far where most documents lie in them, and slower where few do. Not for the scope of a session.
+    among
+        Numbers in ``recall_scopes`` of which a document's row must name one, which is quick where most do; none: any.
+    frequency
+        How many documents there are of which how many match probably; None: few do. It changes no answer, only which
+        way PostgreSQL goes to it: its own guess, with few statistics, can cost a walk through all documents.
 
     Returns
     -------
     list
-        Of entries the number and what ``recall_documents`` says of it, of digests the number; the highest first.
+        Number, and chat, sequence and length as in ``recall_documents``; the highest number first.
     """
-    low, high = (-(2**63), 2**63 - 1) if span is None else span
-    is_sqlite = connection.dialect.name == "sqlite"
-    number, mark = (f"{index}.rowid", "?") if is_sqlite else (f"{index}.document", "%s")
-    condition = f"{index} MATCH ?" if is_sqlite else f"{index}.terms @@ %s::tsquery"
-    if index == ENTRY_INDEX:
-        # In this order: the index hands out its rows newest first, and stops at the limit.
-        join = f"{index} CROSS JOIN recall_documents AS d" if is_sqlite else f"{index}, recall_documents AS d"
-        source = f"{number}, d.chat, d.sequence, d.length FROM {join}"
-        condition = f"d.document = {number} AND {condition}"
-        if is_broad:
-            words = " OR ".join([f"words LIKE {mark}"] * len(scopes))
-            condition += f" AND d.scope IN (SELECT number FROM recall_scopes WHERE {words})"  # noqa: S608 - marks only
+    within = f" AND d.scope IN ({','.join(map(str, among))})" if among else ""
+    values: tuple[object, ...]
+    if connection.dialect.name == "sqlite":
+        statement, values = _ON_SQLITE, (_fts5_query(scopes, groups), *span, limit)
+    elif frequency is not None and frequency.documents**2 * 2 > limit * frequency.total:
+        statement, values = _WALK, (*span, _tsquery(scopes, groups), limit)
     else:
-        source = f"{number} FROM {index}"
-    statement = (
-        f"SELECT {source} WHERE {condition} AND {number} BETWEEN {mark} AND {mark} ORDER BY {number} DESC LIMIT {mark}"
-    )
-    among, looked_up = ([f"%{scope}%" for scope in scopes], ()) if is_broad else ([], scopes)
-    asked = _fts5_query(looked_up, groups) if is_sqlite else _tsquery(looked_up, groups)
+        statement, values = _LOOK_UP, (_tsquery(scopes, groups), *span, limit)
     # By the driver: SQLAlchemy takes longer to wrap the rows than either database to find them.
-    return driver_of(connection).execute(statement, (asked, *among, low, high, limit)).fetchall()
+    return rows_planned_for(connection, statement.format(within=within), values)
+
+
+def newest_digests(connection: Connection, scopes: Sequence[str], groups: Sequence[Group], *, limit: int) -> list[int]:
+    """Return the sessions started last whose digests stand in any of the scopes and hold one phrase of each group."""
+    if connection.dialect.name == "sqlite":
+        statement = f"SELECT rowid FROM {DIGEST_INDEX} WHERE {DIGEST_INDEX} MATCH ? ORDER BY rowid DESC LIMIT ?"  # noqa: S608 - constants
+        asked = _fts5_query(scopes, groups)
+    else:
+        statement = f"SELECT document FROM {DIGEST_INDEX} WHERE terms @@ %s::tsquery ORDER BY document DESC LIMIT %s"  # noqa: S608 - constants
+        asked = _tsquery(scopes, groups)
+    return [row[0] for row in rows_planned_for(connection, statement, (asked, limit))]
 
 
 def _fts5_query(scopes: Sequence[str], groups: Sequence[Group]) -> str:
@@ -166,3 +212,33 @@ def _tsvector(scope: str, terms: Sequence[str]) -> str:
 def _lexeme_of_scope(scope: str) -> str:
     # No term begins so: scopes and terms share the one column.
     return f"'.{scope}'"
+
+
+#: Terms that are looked up in one piece when a document is checked.
+_PIECE: Final = 32
+
+
+def holds(connection: Connection, index: str, number: int, scope: str, terms: Sequence[str]) -> bool:
+    """Return whether a document stands in an index under just these scope words and terms, in their order."""
+    if connection.dialect.name != "sqlite":
+        statement = f"SELECT 1 FROM {index} WHERE document = %s AND terms = %s::tsvector"  # noqa: S608 - a constant
+        return connection.exec_driver_sql(statement, (number, _tsvector(scope, terms))).first() is not None
+    words = scope.split()
+    statement = f"SELECT sz FROM {index}_docsize WHERE id = ?"  # noqa: S608 - a constant
+    sizes = connection.exec_driver_sql(statement, (number,)).scalar()
+    if sizes != _varint(len(words)) + _varint(len(terms)):
+        return False
+    # The pieces share a term, so that they follow each other.
+    asked = [f'terms : "{" ".join(terms[start : start + _PIECE + 1])}"' for start in range(0, len(terms), _PIECE)]
+    places = "scope : (" + " AND ".join(f'"{word}"' for word in words) + ")"
+    asked[:1] = [f"{places} AND {asked[0]}" if asked else places]
+    statement = f"SELECT 1 FROM {index} WHERE {index} MATCH ? AND rowid = ?"  # noqa: S608 - a constant
+    return all(connection.exec_driver_sql(statement, (piece, number)).first() is not None for piece in asked)
+
+
+def _varint(value: int) -> bytes:
+    """Return a number as FTS5 writes it down: seven bits a byte, the highest first, all but the last marked."""
+    found = [value & 0x7F]
+    while value := value >> 7:
+        found.append(0x80 | (value & 0x7F))
+    return bytes(reversed(found))

@@ -19,8 +19,10 @@ from sqlalchemy.sql import ClauseElement
 
 #: Rows fetched from a server at a time by :func:`stream`.
 STREAMED_ROWS = 1000
-#: Rows that one INSERT takes at once on SQLite, in one call of its library: a tenth less than row by row.
-ROWS_TOGETHER = 32
+#: How many rows one INSERT takes at once on SQLite, in one call of its library: a tenth less than row by row. Each call
+#: also lets other threads run, and a thread that is busy gives the turn back only after a while (5 ms), so that many
+#: rows are put into as few calls as can be.
+ROWS_TOGETHER = (512, 128, 64, 32, 8, 2)
 
 
 #: Numbers of the cursors that are kept on a server.
@@ -60,6 +62,19 @@ class DriverConnection(Protocol):
 def driver_of(connection: Connection) -> DriverConnection:
     """Return the driver's own connection under an SQLAlchemy one."""
     return cast("DriverConnection", connection.connection.driver_connection)
+
+
+def rows_planned_for(connection: Connection, statement: str, values: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement that is planned for just these values.
+
+    psycopg prepares what it runs often, and PostgreSQL then may keep one plan for all values: right for keys, and wrong
+    by a hundred times where one value stands for five rows and another for a million.
+    """
+    driver = driver_of(connection)
+    if is_sqlite(driver):
+        return driver.execute(statement, values).fetchall()
+    rows: list[tuple[Any, ...]] = cast("Any", driver).execute(statement, values, prepare=False).fetchall()
+    return rows
 
 
 # sqlite3 and psycopg name the same things differently.
@@ -196,11 +211,10 @@ class Prepared:
             compiled = self._compile(dialect)
         if compiled.is_plain:
             rest = 0
-            if compiled.text_together is not None:
-                while rest + ROWS_TOGETHER <= len(rows):
-                    together = rows[rest : rest + ROWS_TOGETHER]
-                    driver.execute(compiled.text_together, tuple(chain.from_iterable(together)))
-                    rest += ROWS_TOGETHER
+            for size, text in compiled.texts_together:
+                while rest + size <= len(rows):
+                    driver.execute(text, tuple(chain.from_iterable(rows[rest : rest + size])))
+                    rest += size
             if rest < len(rows):
                 driver.cursor().executemany(compiled.text, rows[rest:] if rest else rows)
         elif compiled.positions is None:
@@ -221,19 +235,20 @@ class Prepared:
         positions = None if order is None else tuple(names.index(name) for name in order)
         is_plain = positions == tuple(range(len(names))) and not constants
         text = str(compiled)
-        together = _for_many_rows(text) if is_plain else None
+        together = tuple(_for_many_rows(text)) if is_plain else ()
         made = _Compiled(text, names, tuple(constants.values()), positions, is_plain, together)
         self._compiled[dialect.name] = made
         return made
 
 
-def _for_many_rows(text: str) -> str | None:
-    """Return the text of an INSERT of one row as one of :data:`ROWS_TOGETHER`; None if it is anything else."""
+def _for_many_rows(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the text of an INSERT of one row as those of :data:`ROWS_TOGETHER`; nothing if it is anything else."""
     start, separator, rest = text.partition(" VALUES ")
     row, end, conflict = rest.partition(")")
     if not text.startswith("INSERT ") or not end or "(" in row[1:]:
-        return None
-    return start + separator + ", ".join([row + end] * ROWS_TOGETHER) + conflict
+        return
+    for size in ROWS_TOGETHER:
+        yield size, start + separator + ", ".join([row + end] * size) + conflict
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +256,7 @@ class _Compiled:
     """A statement's text and where its parameters go.
 
     ``positions`` is None where the driver takes names; ``is_plain`` says that the caller's order is the text's;
-    ``text_together`` inserts many rows.
+    ``texts_together`` insert so many rows each.
     """
 
     text: str
@@ -249,4 +264,4 @@ class _Compiled:
     constants: tuple[Any, ...]
     positions: tuple[int, ...] | None
     is_plain: bool
-    text_together: str | None
+    texts_together: tuple[tuple[int, str], ...]

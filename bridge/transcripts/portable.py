@@ -37,11 +37,11 @@ MAX_PAGE_BYTES: Final = 32 * 1024 * 1024
 #: Which entries a file holds: all of the session's branches, or the active path alone.
 Scope = Literal["forest", "active"]
 
-#: Ends of lines to some readers (NEL, line separator, paragraph separator), and how they stand in a line.
+#: Ends of lines to some readers (NEL, line separator, paragraph separator), and how they stand in a line; by their
+#: first byte, which is found many times faster than all of them.
 _SEPARATORS: Final = (
-    (b"\xc2\x85", b"\\u0085"),
-    (b"\xe2\x80\xa8", b"\\u2028"),
-    (b"\xe2\x80\xa9", b"\\u2029"),
+    (b"\xc2", ((b"\xc2\x85", b"\\u0085"),)),
+    (b"\xe2", ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))),
 )
 _SORTED: Final = orjson.OPT_SORT_KEYS
 
@@ -215,7 +215,7 @@ class PortableWriter:
 
 def line_of(value: Mapping[str, Any]) -> bytes:
     """Return a line: canonical JSON, its separators escaped, with the line feed."""
-    return _escaped(canonical_bytes(dict(value))) + b"\n"
+    return escaped(canonical_bytes(dict(value))) + b"\n"
 
 
 def entry_line(entry: PortableEntry, payload: bytes | None) -> bytes:
@@ -253,15 +253,16 @@ def entry_line(entry: PortableEntry, payload: bytes | None) -> bytes:
     value["unknown_reason"] = entry.unknown_reason
     if entry.is_withheld:
         value["withheld"] = True
-    return _escaped(orjson.dumps(value)) + b"\n"
+    return escaped(orjson.dumps(value)) + b"\n"
 
 
-def _escaped(line: bytes) -> bytes:
+def escaped(line: bytes) -> bytes:
     """Return JSON with the separators that stand raw in it escaped; outside of strings there are none."""
     if not line.isascii():
-        for raw, escape in _SEPARATORS:
-            if raw in line:
-                line = line.replace(raw, escape)
+        for first, separators in _SEPARATORS:
+            if first in line:
+                for raw, escape in separators:
+                    line = line.replace(raw, escape)
     return line
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from json import JSONDecoder
-from typing import Any, Final, Protocol
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
@@ -41,6 +42,7 @@ from bridge.transcripts.portable import (
     SessionHeader,
     Tally,
     entry_line,
+    escaped,
     line_of,
 )
 
@@ -154,8 +156,7 @@ class Survey:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """Where a line stands."""
 
     number: int
@@ -259,15 +260,15 @@ class _Checker:
         value = _parse(line, place)
         kind = value.get("type")
         if kind == ENTRY_TYPE:
-            entry = _entry(value, line, place)
-            self._take_entry(entry, place)
+            entry, payload = _entry(value, line, place)
+            self._take_entry(entry, payload, place)
             self.tally.add_entry(entry.kind, line)
         elif kind == FOOTER_TYPE:
             self._take_footer(value, line, place)
         else:
             self._take_other(_other(value, line, place), place)
 
-    def _take_entry(self, entry: PortableEntry, place: _Place) -> None:
+    def _take_entry(self, entry: PortableEntry, payload: bytes, place: _Place) -> None:
         index = self._index_of(entry, place)
         if entry.id != entry_id(entry.session_id, entry.sequence):
             raise place.invalid("bad_entry", f"the id {entry.id[:100]} is not that of sequence {entry.sequence}")
@@ -278,7 +279,7 @@ class _Checker:
         if is_transient(entry.kind):
             raise place.invalid("transient_kind", f"{entry.id} is of the kind {entry.kind[:80]}, which is never stored")
         parent_hash = self._parent_hash(entry, index, place)
-        _check_hashes(entry, parent_hash, place)
+        _check_hashes(entry, payload, parent_hash, place)
         if entry.parent_entry_id is None:
             self._check_root(entry, place)
         index.add(entry.sequence, entry.entry_hash)
@@ -442,32 +443,36 @@ def _begins_with_object(line: bytes) -> bool:
     return bool(text[end:].strip())
 
 
-def _entry(value: dict[str, Any], line: bytes, place: _Place) -> PortableEntry:
+_plain_of: Final = itemgetter(*PLAIN_FIELDS)
+
+
+def _entry(value: dict[str, Any], line: bytes, place: _Place) -> tuple[PortableEntry, bytes]:
+    """Return the entry of a line that is written as it has to be, and the bytes of its payload."""
     # Without its payload, which may be large and is free.
     _require_shape({**value, "payload": None} if "payload" in value else value, "entry", "bad_entry", place)
-    plain, withheld = [value[name] for name in PLAIN_FIELDS], "withheld" in value
+    plain, withheld = _plain_of(value), "withheld" in value
     if "payload" not in value:
         entry = PortableEntry._make((*plain, value["payload_text"], withheld))
         _require_same(entry_line(entry, None), line, place)
-        return entry
-    payload = _dumped(value["payload"])
-    entry = PortableEntry._make((*plain, payload.decode(), withheld))
-    if entry_line(entry, payload) != line:
-        # A float in digits of its own, an integer of 64 bits unsigned: read once more with more care.
-        exact = canonical_text(_exact(line, place)["payload"])
-        entry = PortableEntry._make((*plain, exact, withheld))
-        _require_same(entry_line(entry, exact.encode()), line, place)
-    return entry
+        return entry, entry.payload_text.encode()
+    if escaped(_dumped(value)) + b"\n" == line:
+        payload = _dumped(value["payload"])
+        return PortableEntry._make((*plain, payload.decode(), withheld)), payload
+    # A float in digits of its own, an integer of 64 bits unsigned: read once more with more care.
+    exact = canonical_text(_exact(line, place)["payload"])
+    entry = PortableEntry._make((*plain, exact, withheld))
+    _require_same(entry_line(entry, exact.encode()), line, place)
+    return entry, exact.encode()
 
 
 def _entry_again(value: dict[str, Any], line: bytes, place: _Place) -> PortableEntry:
     """Return an entry whose line was checked before: its payload's digest says whether it was read exactly."""
     if "payload" not in value:
-        return _entry(value, line, place)
+        return _entry(value, line, place)[0]
     payload = _dumped(value["payload"])
     if digest_hex(payload) != value["payload_hash"]:
-        return _entry(value, line, place)
-    return PortableEntry._make((*(value[name] for name in PLAIN_FIELDS), payload.decode(), False))
+        return _entry(value, line, place)[0]
+    return PortableEntry._make((*_plain_of(value), payload.decode(), False))
 
 
 def _dumped(value: Any) -> bytes:
@@ -557,7 +562,7 @@ def _require_same(canonical: bytes, line: bytes, place: _Place) -> None:
         raise place.invalid("not_canonical", "it is not written as canonical JSON, so somebody else wrote it")
 
 
-def _check_hashes(entry: PortableEntry, parent_hash: str | None, place: _Place) -> None:
+def _check_hashes(entry: PortableEntry, payload: bytes, parent_hash: str | None, place: _Place) -> None:
     """Check an entry against its own hashes, under the hash of its parent as it was recomputed."""
     if (entry.sequence == 0) != (entry.parent_entry_id is None) or (entry.sequence == 0) != (entry.kind == ROOT_KIND):
         raise place.invalid("bad_entry", f"{entry.id} is a root in one respect and none in another")
@@ -565,7 +570,7 @@ def _check_hashes(entry: PortableEntry, parent_hash: str | None, place: _Place) 
         raise place.invalid("bad_entry", "its stamp is neither a state nor unknown")
     if (entry.external_id is None) != (entry.external_source is None):
         raise place.invalid("bad_entry", "its external id comes without its source, or the other way round")
-    if (digest_hex(entry.payload_text.encode()) == entry.payload_hash) == entry.is_withheld:
+    if (digest_hex(payload) == entry.payload_hash) == entry.is_withheld:
         raise place.invalid("payload_altered", f"the payload of {entry.id} is not the one that was hashed")
     computed = entry_hash(
         parent_entry_hash=parent_hash,

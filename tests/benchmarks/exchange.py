@@ -10,6 +10,7 @@ import json
 import os
 import random
 import resource
+import statistics
 import sys
 import tempfile
 import time
@@ -57,6 +58,12 @@ def timed(work) -> tuple[float, float]:
     return time.perf_counter() - begun[0], time.process_time() - begun[1]
 
 
+def median_of(work, rounds: int = 5) -> tuple[float, float]:
+    """Return the medians of what :func:`timed` says: what takes a moment is disturbed as a whole, or not at all."""
+    times = [timed(work) for _ in range(rounds)]
+    return statistics.median(time for time, _ in times), statistics.median(used for _, used in times)
+
+
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     with tempfile.TemporaryDirectory() as folder:
@@ -82,9 +89,9 @@ def main() -> None:
             again = timed(lambda: import_session(target, data))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         lines = file.read_bytes().splitlines()
-        values: list[object] = []
-        loading = timed(lambda: values.extend(map(json.loads, lines)))
-        dumping = timed(lambda: [json.dumps(value, separators=(",", ":")).encode() for value in values])
+        values = [json.loads(line) for line in lines]
+        loading = median_of(lambda: [json.loads(line) for line in lines])
+        dumping = median_of(lambda: [json.dumps(value, separators=(",", ":")).encode() for value in values])
         print(f"{count} entries, {file.stat().st_size / 1e6:.0f} MB; peak {peak} MB with filling the store")
         for name, seconds, against, by in (
             ("export", exporting, "json.dumps", dumping),

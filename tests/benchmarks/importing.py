@@ -11,6 +11,7 @@ import json
 import os
 import random
 import resource
+import statistics
 import sys
 import tempfile
 import time
@@ -87,6 +88,12 @@ def timed(work) -> tuple[float, float]:
     return time.perf_counter() - begun[0], time.process_time() - begun[1]
 
 
+def median_of(work, rounds: int = 5) -> tuple[float, float]:
+    """Return the medians of what :func:`timed` says: what takes a moment is disturbed as a whole, or not at all."""
+    times = [timed(work) for _ in range(rounds)]
+    return statistics.median(time for time, _ in times), statistics.median(used for _, used in times)
+
+
 def peak_megabytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
@@ -106,7 +113,7 @@ def main() -> None:
             store = sum(one.stat().st_size for one in (Path(folder) / "home").glob("bridge.db*"))
         with path.open("rb") as stream:
             lines = [line for line, _ in zip(stream, range(COMPARED_LINES), strict=False)]
-        loading = timed(lambda: [json.loads(line) and None for line in lines])
+        loading = median_of(lambda: [json.loads(line) and None for line in lines])
         rate, module = count / importing[0], len(lines) / loading[0]
         by_processor = (count / importing[1]) / (len(lines) / loading[1])
         print(f"{count} lines, {path.stat().st_size / 1e6:.0f} MB; store {store / 1e6:.0f} MB")

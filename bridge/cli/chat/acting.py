@@ -64,7 +64,7 @@ class Actions:
             "sid": self._sid,
             "root": lambda _: self._command("verify:root", self._session_id),
             "diff": self._diff,
-            "recall": lambda words: self._command("recall:recall", words, session=self._session_id),
+            "recall": lambda words: self._command("recall:recall", [words], session=self._session_id),
             "find": self._find,
             "help": self._help,
         }
@@ -89,11 +89,11 @@ class Actions:
             ask = partial(ask_deep, self._controller, self._here, words, model, prestarted=self._ahead)
             show_deep(self._cli, from_thread.run(ask), limit=FOUND)
             return
-        self._command("find:find", words)
+        self._command("find:find", [words])
         if model is not None and is_unsure(self._controller, self._here, words):
             if self._ahead is None:
                 self._ahead = Prestarted(self._controller.clock)
-            from_thread.run(self._ahead.offer, model)
+            from_thread.run_sync(self._ahead.offer, model)
 
     def _command(self, target: str, *arguments: Any, **options: Any) -> None:
         from bridge.cli.line import load_function

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from bridge.cli.output import Output
     from bridge.control.search.deep.asking import DeepFound
     from bridge.control.search.finding import FoundChats
+    from bridge.recall.asking import Question
 
 
-@command()
+@command(takes_words=True)
 def find(
     cli: Cli,
-    query: Annotated[str, typer.Argument(help="Words, and perhaps when it was. Nothing in it is an operator.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="QUERY...", help="Words, and perhaps when it was. Nothing in it is an operator."),
+    ],
     *,
     everywhere: Annotated[bool, typer.Option("--all", help="Chats of every workspace, and of none.")] = False,
     workers: Annotated[bool, typer.Option("--workers", help="Sessions of workers as well.")] = False,
@@ -42,6 +46,7 @@ def find(
     from bridge.cli.standing import open_existing, standpoint_of
     from bridge.control.search.finding import find_chats
 
+    query = " ".join(words)
     if deep:
         if offset:
             raise UsageInvalid("--deep and --offset exclude each other: a model names the best chats.")
@@ -97,6 +102,8 @@ def show_deep(cli: Cli, done: DeepFound, *, limit: int) -> None:
         cli.output.status(f"{done.model} named {len(done.picks)} of these, in {done.elapsed_seconds:.1f} s")
     elif done.depth is Depth.FELL_BACK:
         cli.output.warn(f"this is the index's answer: {done.message}", code=f"deep_{done.trouble}")
+    if not done.is_recorded:
+        cli.output.warn("what the model used could not be recorded", code="deep_not_recorded")
     for remark in _remarks(shown, 0):
         cli.output.status(remark)
 
@@ -115,22 +122,7 @@ def _lines(found: FoundChats, output: Output) -> list[str]:
 
 
 def _remarks(found: FoundChats, offset: int) -> list[str]:
-    question = found.found.question
-    lines = []
-    if question.is_empty:
-        lines.append("there is no word to look for; give letters or digits")
-    elif found.is_nowhere:
-        lines.append("there is no workspace here to search; --all looks through every one")
-    elif not found.chats:
-        lines.append("no chat was found; --all looks beyond this workspace")
-    elif found.found.is_relaxed:
-        lines.append("no chat has every word; these have some of them")
-    if question.window is not None:
-        lines.append(f"looked only at the time of: {question.window.phrase}")
-    if question.harness is not None:
-        lines.append(f"looked only at chats with {question.harness}")
-    if question.unseen:
-        lines.append("never seen: " + " ".join(question.unseen[:10]))
+    lines = [*_about_chats(found), *_about_words(found.found.question)]
     if not found.is_complete:
         lines.append(
             f"{found.missing_entries} new entries are not looked through yet; ask again, or: bridge db reindex"
@@ -140,4 +132,31 @@ def _remarks(found: FoundChats, offset: int) -> list[str]:
         lines.append(f"{len(found.unreadable)} chats cannot be read and were not looked through: {named}")
     if found.has_more:
         lines.append(f"there are more: --offset {offset + len(found.chats)}")
+    return lines
+
+
+def _about_chats(found: FoundChats) -> list[str]:
+    if found.found.question.is_empty:
+        return ["there is no word to look for; give letters or digits"]
+    if found.is_nowhere:
+        return ["there is no workspace here to search; --all looks through every one"]
+    if not found.chats:
+        return ["no chat was found; --all looks beyond this workspace"]
+    if not found.found.is_relaxed:
+        return []
+    if not found.found.question.unseen and any(chat.has_all for chat in found.chats):
+        return ["not every chat here has every word; the others have some of them"]
+    return ["no chat has every word; these have some of them"]
+
+
+def _about_words(question: Question) -> list[str]:
+    lines = []
+    if question.window is not None:
+        lines.append(f"looked only at the time of: {question.window.phrase}")
+    if question.harness is not None:
+        lines.append(f"looked only at chats with {question.harness}")
+    if question.unseen:
+        lines.append("never seen: " + " ".join(question.unseen[:10]))
+    if question.ignored:
+        lines.append("looked up the rarest words; left out: " + " ".join(question.ignored[:10]))
     return lines

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from bridge.control.search.recalling import Recalled
 
 
-@command()
+@command(takes_words=True)
 def recall(
     cli: Cli,
-    query: Annotated[str, typer.Argument(help="Words to look for. Nothing in it is an operator.")],
+    words: Annotated[
+        list[str], typer.Argument(metavar="QUERY...", help="Words to look for. Nothing in it is an operator.")
+    ],
     *,
     session: Annotated[str | None, typer.Option("--session", help="Session, as id, tail or label. Default: @.")] = None,
     limit: Annotated[int, typer.Option("--limit", help="At most so many entries, up to 200.", min=1, max=200)] = 20,
@@ -36,6 +38,7 @@ def recall(
     from bridge.cli.standing import open_existing, standpoint_of
     from bridge.control.search.recalling import recall as find_again
 
+    query = " ".join(words)
     with open_existing(cli) as controller:
         found = find_again(controller, standpoint_of(cli), session, query, limit=limit, offset=offset, deep=deep)
     cli.output.emit(found.to_json(), "\n".join(_lines(found, cli.output)) or None)

@@ -34,13 +34,17 @@ def verify(
             help="Prove that the log extends this earlier one, as bridge anchor prints it.",
         ),
     ] = None,
+    whole_index: Annotated[
+        bool, typer.Option("--whole-index", help="Compare the search index with every entry, not with a sample.")
+    ] = False,
 ) -> int:
     """Recompute the hashes of entries, audit chains, their log, and states
 
     Compares what is stored with what was recorded. tree: payloads, entries under their recomputed parents, the tree
     and its sealed roots. chain: audit chains, and the entries, heads and rows they speak of. log: the Merkle log over
     the events of all chains, with its anchors outside the database. states: the repository states that entries name.
-    index: the search index. Each row that does not fit is named; the other sessions are still reported as healthy.
+    index: the search index, by its own check and against the words of up to 250 entries, drawn anew each time;
+    bridge db reindex mends it. Each row that does not fit is named; the other sessions are still reported as healthy.
     Of one session, log and index are left out unless asked for: they are about the whole store.
 
     Nothing is written into the store. If everything is healthy, size and root of the log are anchored in the state
@@ -54,13 +58,15 @@ def verify(
     parts = _parts(only)
     if session is not None:
         with open_existing(cli) as controller:
-            found = verify_stored(controller, standpoint_of(cli), session, only=parts, since=since)
+            found = verify_stored(
+                controller, standpoint_of(cli), session, only=parts, since=since, whole_index=whole_index
+            )
     else:
         with open_if_there(cli) as existing:
             found = (
                 Verification((), ())
                 if existing is None
-                else verify_stored(existing, standpoint_of(cli), None, only=parts, since=since)
+                else verify_stored(existing, standpoint_of(cli), None, only=parts, since=since, whole_index=whole_index)
             )
     cli.output.emit(found.to_json(), _listed(found) or None)
     if not (found.sessions or found.log or found.index):

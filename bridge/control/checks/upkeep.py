@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from bridge.control.checks.verification import Verification, search_index_fault, verify
+from bridge.control.checks.verification import Verification, index_faults, verify
 from bridge.control.controller import Controller
 from bridge.control.recording import RecordingTransaction
 from bridge.control.standpoint import Standpoint
@@ -108,11 +108,12 @@ def check_store(controller: Controller) -> StoreCheck:
 
 def _search_index_problems(controller: Controller) -> list[Problem]:
     """Return what is wrong with the search index; a damaged one is dropped, since the next search builds it anew."""
-    found = search_index_fault(controller)
-    if found is None:
+    _, found = index_faults(controller)
+    if not found:
         return []
     controller.store.write(index.drop)
-    return [Problem("index_damaged", "recall_index", f"{found} It was dropped; the next search builds it anew.")]
+    message = f"{found[0].message} It was dropped; the next search builds it anew."
+    return [Problem("index_damaged", found[0].subject, message)]
 
 
 def _set_aside(

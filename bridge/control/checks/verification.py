@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from random import SystemRandom
 from typing import Any, Final, TypeVar
 
 from bridge.control.checks.anchoring import anchor_log, bring_log_up, keep_verified, known_anchors
@@ -26,6 +27,7 @@ from bridge.integrity.store import event_count, session_head, session_ids
 from bridge.integrity.subtrees import roots
 from bridge.integrity.verify import seal_root, verify_other_chains, verify_whole_session
 from bridge.recall import index
+from bridge.recall.checking import IndexFault, check_entries, check_session, check_totals, stretches
 from bridge.storage.errors import DatabaseFailed
 from bridge.storage.prepared import any_texts
 from bridge.storage.transaction import Connection
@@ -91,6 +93,7 @@ def verify(
     *,
     only: Collection[str] = (),
     since: str | None = None,
+    whole_index: bool = False,
 ) -> Verification:
     """Recompute what is stored of one session, or of all and of every other chain. Writes nothing into the store.
 
@@ -104,6 +107,8 @@ def verify(
         nor the index, which are about the whole store.
     since
         An earlier log, as ``ROOT/SIZE``, that the log of now has to extend. The log is looked at then.
+    whole_index
+        Whether the search index is compared with all entries, and not only with a sample of them. It is looked at then.
 
     Raises
     ------
@@ -115,6 +120,7 @@ def verify(
     parts = set(only or (PARTS if session is None else ("tree", "chain", "states")))
     earlier = None if since is None else parse_log_root(since)
     parts |= {"log"} if earlier is not None else set()
+    parts |= {"index"} if whole_index else set()
     wanted, is_whole = _wanted(controller, standpoint, session, parts), session is None
     known: dict[str, Finding | None] = {}
     verdicts = [
@@ -131,7 +137,7 @@ def verify(
     if is_whole and "states" in parts:
         stored.append(_read(controller, partial(verify_stored_states, known=known)))
     log = _verify_log(controller, earlier) if "log" in parts else None
-    index = _verify_index(controller) if "index" in parts else None
+    index = _verify_index(controller, is_whole=whole_index) if "index" in parts else None
     found = Verification(tuple(verdicts), tuple(chains), log, index, tuple(stored))
     if log is not None and is_whole and parts >= {"chain", "log"} and found.is_healthy:
         keep_verified(controller, log.log)
@@ -231,20 +237,40 @@ def _verify_log(controller: Controller, since: LogRoot | None) -> LogVerdict:
     return verdict
 
 
-def _verify_index(controller: Controller) -> Verdict:
+def _verify_index(controller: Controller, *, is_whole: bool) -> Verdict:
     report = Report()
-    fault = search_index_fault(controller)
-    report.checked = 1
-    if fault is not None:
-        report.add("index_damaged", "recall_index", fault)
+    report.checked, faults = index_faults(controller, is_whole=is_whole)
+    for fault in faults:
+        report.add("index_damaged", fault.subject, fault.message)
     return Verdict("recall_index", None, report)
 
 
-def search_index_fault(controller: Controller) -> str | None:
-    """Return what is wrong with the search index; None if nothing is."""
+def index_faults(controller: Controller, *, is_whole: bool = False) -> tuple[int, list[IndexFault]]:
+    """Return how many entries the search index was compared with, and what is wrong with it.
+
+    The database checks the structure; then the words of a sample of entries are worked out anew and looked up.
+
+    Parameters
+    ----------
+    is_whole
+        Whether to do so of all entries.
+    """
+    checked = 0
+    faults: list[IndexFault] = []
     try:
-        if controller.store.write(index.is_sound):
-            return None
+        if not controller.store.write(index.is_sound):
+            return 0, [IndexFault("recall_index", "It does not hold what its list of places says.")]
+        with controller.store.read() as connection:
+            faults += check_totals(connection)
+            wanted = stretches(connection, None if is_whole else SystemRandom())
+        for stretch in wanted:
+            for first, count in stretch.pages():
+                with controller.store.read() as connection:
+                    found, wrong = check_entries(connection, stretch.session_id, first, count)
+                checked += found
+                faults += wrong
+            with controller.store.read() as connection:
+                faults += check_session(connection, stretch.session_id)
     except DatabaseFailed as error:
-        return error.message
-    return "It does not hold what its list of places says."
+        faults.append(IndexFault("recall_index", error.message))
+    return checked, faults

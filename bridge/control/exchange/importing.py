@@ -23,7 +23,7 @@ from bridge.control.exchange.sessionfiles import import_session_file, is_session
 from bridge.control.recording import RecordingTransaction
 from bridge.conversations.errors import SessionDiffers, SessionRemoved
 from bridge.conversations.importing import Adder, Comparison, IncomingSession, Taken, begin, compare, finish
-from bridge.conversations.models import ENTRY_FIELDS, Entry, NewSession
+from bridge.conversations.models import ENTRY_FIELDS, Entry, EntryRow, NewSession
 from bridge.conversations.store import parent_session_of, session_exists
 from bridge.foundation.hashing import digest_hex
 from bridge.foundation.ids import split_entry_id
@@ -156,7 +156,12 @@ def _counted(connection: Connection, portable: Portable, common: set[int] | None
 
 def entry_of(record: PortableEntry) -> Entry:
     """Return the entry that a file holds."""
-    return Entry.from_row(record[: len(ENTRY_FIELDS)])
+    return Entry.from_row(row_of(record))
+
+
+def row_of(record: PortableEntry) -> EntryRow:
+    """Return the entry that a file holds as a row."""
+    return record[: len(ENTRY_FIELDS)]
 
 
 def _write(recording: RecordingTransaction, portable: Portable, tell: Progress) -> Imported:
@@ -201,10 +206,9 @@ def _write_records(
             adder = adders.get(record.session_id)
             if adder is None:
                 raise _changed()
-            entry = entry_of(record)
             if forks is not None and record.session_id == forks.session.id:
-                forks.add(entry)
-            elif adder.add(entry) and record.is_withheld:
+                forks.add(entry_of(record))
+            elif adder.add(row_of(record)) and record.is_withheld:
                 tombstone = digest_hex(record.payload_text.encode())
                 withheld.setdefault(record.session_id, {})[record.id] = [tombstone, record.payload_hash]
                 add_withheld(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
-import zlib
 from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from bridge.integrity.removal.tombstones import MARK, masked_text
 from bridge.storage.backend import file_of
 from bridge.storage.backup import backups_of
 from bridge.storage.errors import NotOnThisDatabase
+from bridge.storage.packing import packed, unpacked
 from bridge.storage.schema_version import unaltered_uri
 from bridge.storage.transaction import Transaction
 
@@ -50,11 +50,11 @@ def mask_raw_rows(tx: Transaction, session_id: str, pattern: re.Pattern[str]) ->
             store.put_raw_text(tx, table, key, column, masked)
             changed += 1
     for source_id, number, body in list(store.raw_lines(tx.connection, session_id)):
-        lines = zlib.decompress(body).decode("utf-8", "surrogateescape").splitlines(keepends=True)
+        lines = unpacked(body).decode("utf-8", "surrogateescape").splitlines(keepends=True)
         masked_lines = [_masked_line(line, pattern) for line in lines]
         differing = sum(one != other for one, other in zip(lines, masked_lines, strict=True))
         if differing:
-            kept = zlib.compress("".join(masked_lines).encode("utf-8", "surrogateescape"), 1)
+            kept = packed("".join(masked_lines).encode("utf-8", "surrogateescape"))
             store.put_raw_lines(tx, source_id, number, kept, differing)
             changed += 1
     return changed

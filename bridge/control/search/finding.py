@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import partial
 from typing import Any, Final
@@ -86,10 +86,10 @@ class FoundChats:
 
     Parameters
     ----------
-    is_confident
-        Whether the first chat is the one that is meant.
-    is_relaxed
-        Whether the chats hold only some of the words.
+    found
+        What the index came to. ``is_confident``: the first chat on this page is the one that is meant; never on a
+        later page, nor where something was not looked through that might be meant. ``is_relaxed``: chats that hold
+        only some of the words count as well.
     is_complete
         Whether everything recorded was looked through.
     missing_entries
@@ -227,6 +227,8 @@ def _answer(
     else:
         found = find(connection, question, bounds, now=now, totals=totals)
     shown, has_more, unreadable = _chats(connection, found.ranked, *page)
+    if page[0] or unreadable or not is_complete:
+        found = replace(found, is_confident=False)
     unreadable += _unreadable(connection, bounds, [session_id for session_id, _ in unreadable])
     missing = 0 if is_complete else index.backlog(connection).entries
     return FoundChats(found, shown, has_more, is_complete, missing, tuple(unreadable[:MAX_UNREADABLE]), bounds is None)

@@ -156,6 +156,7 @@ RECALLED: Final = record(
             "An entry that was found.",
             id=TEXT,
             session_id=TEXT,
+            parent_entry_id=OPTIONAL_TEXT,
             sequence=NUMBER,
             kind=TEXT,
             created_at=TEXT,
@@ -187,16 +188,30 @@ FOUND_CHATS: Final = record(
             matches=NUMBER,
             has_all=FLAG,
             entry_id=OPTIONAL_TEXT,
+            active={"type": ["boolean", "null"]},
+            score={"type": "number"},
         )
     ),
     hasMore=FLAG,
-    confident=FLAG,
-    relaxed=FLAG,
+    confident={**FLAG, "description": "Whether the first chat here is surely the one that is meant."},
+    relaxed={**FLAG, "description": "Whether chats that hold only some of the words count as well."},
     complete=FLAG,
     missing_entries=NUMBER,
     unreadable=listing(record("A chat that cannot be read.", session_id=TEXT, reason=TEXT)),
-    nowhere=FLAG,
-    question=ANY_OBJECT,
+    nowhere={**FLAG, "description": "Whether there is no workspace here, so that there was nothing to search."},
+    question=record(
+        "How the question was understood.",
+        words=listing(
+            record("A word that was looked up.", text=TEXT, looked_up=listing(TEXT), documents=NUMBER, known=FLAG)
+        ),
+        unseen=listing(TEXT),
+        ignored=listing(TEXT),
+        after=OPTIONAL_TEXT,
+        before=OPTIONAL_TEXT,
+        time=OPTIONAL_TEXT,
+        harness=OPTIONAL_TEXT,
+        empty=FLAG,
+    ),
 )
 DELEGATION: Final = record("A delegation.", id=TEXT, status=TEXT)
 DELEGATIONS: Final = record("Delegations, oldest first.", delegations=listing(DELEGATION), hasMore=FLAG)

@@ -30,8 +30,8 @@ import_sources = Table(
     Index("ix_import_sources_native_id", "native_id"),
 )
 
-#: Lines of a transcript as they were read, secrets masked unless asked otherwise, compressed (zlib). ``digest`` is that
-#: of the original bytes; ``changed_lines`` of the lines are not as they were.
+#: Lines of a transcript as they were read, secrets masked unless asked otherwise, compressed (``storage.packing``).
+#: ``digest`` is that of the original bytes; ``changed_lines`` of the lines are not as they were.
 import_chunks = Table(
     "import_chunks",
     metadata,

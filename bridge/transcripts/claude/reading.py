@@ -51,6 +51,8 @@ _TYPES: Final = frozenset(
         "pr-link",
     }
 )
+#: Types that tell a title, and the field that does.
+_TITLES: Final = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
 #: Fields around a record that its entry has by itself, or that differ between copies of one record.
 _ENVELOPE: Final = frozenset(
     {
@@ -265,10 +267,8 @@ def _time_of(value: Mapping[str, Any]) -> str | None:
 
 
 def _title_of(value: Mapping[str, Any]) -> str | None:
-    for kind, name in (("custom-title", "customTitle"), ("ai-title", "aiTitle"), ("agent-name", "agentName")):
-        if value.get("type") == kind:
-            return text_or_none(value.get(name)) or text_or_none(value.get("title"))
-    return None
+    name = _TITLES.get(str(value.get("type")))
+    return None if name is None else text_or_none(value.get(name)) or text_or_none(value.get("title"))
 
 
 def _meta_of(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from bridge.foundation.config import load_settings
 from bridge.recall import index, store
 from bridge.recall.errors import UnknownTimeZone
 from bridge.storage import fulltext
+from bridge.storage.prepared import driver_of
 from tests.databases import unguarded
 
 NOW = datetime(2026, 3, 18, 15, 30, tzinfo=UTC)
@@ -182,6 +183,17 @@ def test_a_changed_label_is_found_and_the_old_one_is_not(controller):
     assert found(controller, "apples") == []
 
 
+def test_a_chat_is_of_a_time_if_anything_was_said_then_whatever_says_what_it_is_about(controller):
+    labelled = chat(controller, "some talk", label="apples", days_ago=1)
+    begun = chat(controller, "about apples", days_ago=9)
+    controller.clock.set(NOW - timedelta(days=1))
+    say(controller, begun, "and on we go")
+    controller.clock.set(NOW)
+    chat(controller, "apples again", days_ago=4)
+    assert sorted(found(controller, "apples yesterday")) == sorted([labelled, begun])
+    assert found(controller, "apples last year") == []
+
+
 def test_the_latest_real_summary_tells_what_a_chat_is_about(controller):
     session = chat(controller, "hello")
     say(controller, session, "walruses on the ice", kind="branch.summary")
@@ -242,6 +254,33 @@ def test_the_gate(controller):
     # Many that are alike.
     assert not find(controller, "ordinary").found.is_confident
     assert found(controller, "zeppelin") == [one]
+
+
+def test_sure_is_only_what_stands_first_and_what_nothing_unread_could_be(controller, monkeypatch):
+    for _ in range(30):
+        chat(controller, "ordinary talk about common things")
+    meant = chat(controller, "the zeppelin flies over common ground", "and the zeppelin lands")
+    question = "zeppelin flies common"
+    assert find(controller, question).found.is_confident
+    # On a later page another chat stands first.
+    later = find(controller, question, offset=1)
+    assert not later.found.is_confident
+    assert meant not in [one.session.id for one in later.chats]
+    with monkeypatch.context() as patch:
+        patch.setattr("bridge.control.search.finding.SEARCH_PATIENCE_SECONDS", -1.0)
+        patch.setattr(index.prepare, "__kwdefaults__", {"limit": 1, "after": None})
+        chat(controller, *(f"new words {n}" for n in range(5)))
+        answer = find(controller, question)
+        assert (answer.is_complete, answer.found.is_confident) == (False, False)
+    assert find(controller, question).found.is_confident
+    # Of the chat that would be first nothing can be read: the next one is not the one that is meant.
+    with unguarded(controller.store.url) as connection:
+        change = "UPDATE recall_marks SET unreadable_entry_id = 'x', unreadable_version = 3 WHERE session_id = ?"
+        connection.execute(change, (meant,))
+    answer = find(controller, question)
+    assert not answer.found.is_confident
+    assert answer.chats
+    assert answer.unreadable == ((meant, "unsupported_semantic_version"),)
 
 
 def test_a_single_chat_with_a_common_word_is_no_sure_answer(controller):
@@ -306,6 +345,40 @@ def test_how_a_scope_is_looked_up_changes_no_answer(controller, corpus, monkeypa
     assert len(found(controller, "worker", include_workers=True)) == 1
 
 
+def test_both_ways_to_the_newest_matches_are_one(controller, corpus):
+    find(controller, "login")
+    scopes = [index.scope_of("chat")]
+    groups = [(("login",),), (("ordinary",), ("weather",)), (("login", "page"),)]
+    with controller.store.read() as connection:
+        numbers, documents = store.scopes_within(connection, scopes)
+        every = fulltext.newest_entries(connection, scopes, (), limit=100)
+        middle = (every[-3][0], every[3][0])
+        for span in (fulltext.EVERYTHING, middle):
+            for group in groups:
+                answers = [
+                    fulltext.newest_entries(
+                        connection, looked_up, [group], limit=limit, span=span, among=among, frequency=frequency
+                    )
+                    for limit in (2, 100)
+                    for looked_up, among in ((scopes, ()), ((), numbers), ((), ()))
+                    for frequency in (None, fulltext.Frequency(0, documents), fulltext.Frequency(documents, documents))
+                ]
+                assert answers[:9] == [answers[9][:2]] * 9
+                assert answers[9:] == [answers[9]] * 9
+                assert [row[0] for row in answers[9]] == sorted((row[0] for row in answers[9]), reverse=True)
+                assert answers[9] or span is middle
+
+
+def test_no_plan_is_kept_for_words_of_all_frequencies(controller, corpus, database_kind):
+    for _ in range(12):
+        find(controller, "login page")
+    if database_kind == "postgresql":
+        with controller.store.read() as connection:
+            kept = driver_of(connection).execute("SELECT statement FROM pg_prepared_statements").fetchall()
+        assert kept
+        assert not [statement for (statement,) in kept if "::tsquery" in statement]
+
+
 def test_documents_are_counted_by_scope(controller, corpus):
     find(controller, "login")
     scopes = [index.scope_of("chat")], [index.scope_of("chat", harness="codex")], [index.scope_of("worker")]
@@ -313,7 +386,7 @@ def test_documents_are_counted_by_scope(controller, corpus):
     def counts():
         with controller.store.read() as connection:
             documents = store.state(connection)["documents"]
-            return documents, *(store.documents_within(connection, words) for words in scopes)
+            return documents, *(store.scopes_within(connection, words)[1] for words in scopes)
 
     documents, *before = counts()
     assert before == [documents, 2, 0]

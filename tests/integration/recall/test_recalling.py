@@ -14,7 +14,7 @@ from bridge.conversations.errors import SessionNotFound
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import SystemClock
 from bridge.foundation.config import load_settings
-from bridge.recall import index, store
+from bridge.recall import index, recalling, store
 from bridge.semantics.errors import UnsupportedSemanticVersion
 from bridge.storage import fulltext
 from bridge.storage.errors import DatabaseFailed
@@ -187,6 +187,32 @@ def test_without_an_entry_that_has_every_word_some_are_enough_and_it_is_said(con
     assert {hit.entry.id for hit in answer.hits} == {one, two}
     past_the_end = recall(controller, NOWHERE, session, "alpha beta", offset=5)
     assert (past_the_end.hits, past_the_end.is_relaxed) == ((), False)
+
+
+def test_an_entry_that_is_cut_in_parts_holds_what_any_of_them_holds(controller, session):
+    entry = say(controller, session, "alpha " + "the " * (2 * fulltext.MAX_TERM_PLACES) + "omega HttpServer")
+    one = say(controller, session, "alpha")
+    for query in ("alpha omega", "omega alpha the", "alpha http", "alpha httpserver"):
+        answer = recall(controller, NOWHERE, session, query)
+        assert ([hit.entry.id for hit in answer.hits], answer.is_relaxed) == ([entry], False), query
+    answer = recall(controller, NOWHERE, session, "alpha omega nowhere")
+    assert ([hit.entry.id for hit in answer.hits], answer.is_relaxed) == ([entry, one], True)
+
+
+@pytest.mark.parametrize("query", ["topic", "topic even", "topic even nowhere"])
+def test_pages_are_the_same_in_whatever_size_they_are_read(controller, session, query, monkeypatch):
+    monkeypatch.setattr(recalling, "WINDOW", 6)
+    for number in range(20):
+        say(
+            controller,
+            session,
+            f"topic {'even' if number % 2 else 'odd'} " + "and " * (number * 7 % 5) + "the " * 300 * (number == 9),
+        )
+    whole = found(controller, session, query, limit=50)
+    assert len(whole) == len(set(whole))
+    for size in (1, 3, 7):
+        pages = [found(controller, session, query, limit=size, offset=offset) for offset in range(0, len(whole), size)]
+        assert [hit for page in pages for hit in page] == whole
 
 
 def test_the_best_match_comes_first(controller, session):

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from bridge.foundation.canonical import canonical_bytes, parse_json
 from bridge.foundation.errors import NotCanonical
-from bridge.foundation.redaction import redact, redact_text
-from bridge.foundation.secret_formats import FAMILIES, MASKED_GROUP, Plugin, SecretFormat
+from bridge.foundation.redaction import is_suspicious, redact, redact_text
+from bridge.foundation.secret_formats import FAMILIES, MASKED_GROUP, Plugin, SecretFormat, hints
 
 # Put together at run time, so that no scanner takes this file for a leak.
 ALNUM = "aB3dE6gH9jK2mN5pQ8sT1vW4xY7zA0cD3fG6iJ9lM2oP5rS8uV1"
@@ -290,6 +290,23 @@ def test_the_hint_of_a_family_matches_in_every_example_of_its_formats(family: An
         if MASKED_GROUP not in pattern.groupindex:
             assert hint.search(text), text
             assert hint.search(json.dumps("\n" + text)), text
+
+
+MARKS = [mark for family in FAMILIES for mark in family.marks]
+HINTS = [re.compile(pattern.encode()) for pattern in hints().values()]
+
+
+@given(st.lists(FRAGMENTS | st.sampled_from(MARKS) | st.sampled_from([mark[1:] for mark in MARKS]), max_size=6))
+def test_the_search_for_all_marks_at_once_finds_what_every_hint_would(parts: list[str]) -> None:
+    # Marks that overlap as well: the end of one may be the beginning of another.
+    text = "".join(parts).encode()
+    assert is_suspicious(text) == any(hint.search(text) for hint in HINTS)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=[family.formats[0].label for family in FAMILIES])
+def test_every_family_has_marks_that_hold_its_trigger(family: Any) -> None:
+    assert family.marks
+    assert all(family.trigger in mark for mark in family.marks)
 
 
 def test_every_label_has_an_example() -> None:

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.recall.asking import MAX_WORDS, ask, edits
+from bridge.recall.asking import MAX_NAME, MAX_NAMED, MAX_PIECES, MAX_QUOTED, MAX_WORDS, ask, edits
+from bridge.recall.terms import MAX_QUERY_TERMS
 
 NOW = datetime(2026, 3, 18, 15, 30, tzinfo=UTC)
 KNOWN = {"deploy": 5, "deploys": 2, "deployment": 9, "login": 40, "users": 7, "memory": 3, "the": 900, "cursor": 4}
-KNOWN |= {"foo": 8, "bar": 3, "c": 50, "c＋＋": 2, "悬": 1, "空": 2}
+KNOWN |= {"foo": 8, "bar": 3, "c": 50, "c＋＋": 2, "悬": 1, "空": 2, "привет": 2, "αλφα": 1}
 
 
 def question(text, **options):
@@ -20,7 +21,7 @@ def question(text, **options):
         text,
         now=NOW,
         zone=UTC,
-        harnesses=lambda: ("claude-code", "codex", "cursor"),
+        harnesses=lambda: ("claude-code", "codex", "cursor", "gemini", "pi"),
         frequencies=lambda terms: {term: KNOWN[term] for term in terms if term in KNOWN},
         beginnings=lambda prefix, limit: sorted((t, n) for t, n in KNOWN.items() if t.startswith(prefix))[:limit],
         total=1_000,
@@ -79,6 +80,35 @@ def test_the_name_of_a_harness_may_be_a_plain_word():
     assert question("on cursor-pointer").harness is None
 
 
+NOT_MEANT = "codex: login|the codex of laws|multiply by pi|runs on pi|in pi|in codex's parser|from codex to the login"
+NOT_MEANT += "|in codex-rs|on cursor|with codexes|gemini api|pi"
+
+
+@pytest.mark.parametrize("text", NOT_MEANT.split("|"))
+def test_a_harness_that_is_spoken_of_is_a_word(text):
+    assert question(text).harness is None
+
+
+@pytest.mark.parametrize(
+    ("text", "harness"),
+    [
+        ("with claude login", "claude-code"),
+        ("in Claude  Code", "claude-code"),
+        ("using gemini cli", "gemini"),
+        ("with pi", "pi"),
+        ("harness:pi", "pi"),
+        ("HARNESS: Codex", "codex"),
+        ("(via codex)", "codex"),
+        ("from codex to gemini with pi", "pi"),
+        ("from codex", "codex"),
+    ],
+)
+def test_a_harness_that_is_called_for_is_a_filter(text, harness):
+    found = question(text)
+    assert found.harness == harness
+    assert found.unseen == (("codex", "gemini") if harness == "pi" and "codex" in text else ())
+
+
 def test_quotes_hold_words_together_and_keep_times_as_words():
     found = question('"foo bar" login')
     assert found.words[0].alternatives == (("foo", "bar"),)
@@ -98,6 +128,31 @@ def test_names_of_code_and_scripts_without_blanks():
 def test_nothing_to_look_for_is_said():
     for text in ("", "   ", "*", "\0", '"', "-- ;"):
         assert question(text).is_empty
+
+
+def test_a_typing_error_in_any_alphabet_and_at_any_place():
+    for text, meant in {"привит": "привет", "рпивет": "привет", "αλφ": "", "αλφω": "αλφα", "kogin": "login"}.items():
+        found = looked_up(text)
+        assert found == ({text: [meant]} if meant else {})
+    assert looked_up("ogin") == {"ogin": ["login"]}
+    assert looked_up("olgin") == {"olgin": ["login"]}
+
+
+def test_what_is_left_out_is_named():
+    found = question(" ".join(f'"foo {n}"' for n in range(MAX_QUOTED + 2)))
+    assert found.ignored == (f"foo {MAX_QUOTED}", f"foo {MAX_QUOTED + 1}")
+    words = [f"w{n}" for n in range(MAX_PIECES + 1)]
+    assert question(" ".join(words[:-1])).ignored == ()
+    assert question(" ".join(words)).ignored == (words[-1],)
+    assert len(question(" ".join(f"w{n}" for n in range(1_000))).ignored) == MAX_NAMED
+
+
+def test_a_piece_of_too_many_terms_is_cut_at_the_edge_and_named():
+    exact = question("空" * MAX_QUERY_TERMS)
+    assert (len(exact.words[0].alternatives[0]), exact.ignored) == (MAX_QUERY_TERMS, ())
+    more = question("空" * 100_000)
+    assert len(more.words[0].alternatives[0]) == MAX_QUERY_TERMS
+    assert [len(name) for name in more.ignored] == [MAX_NAME]
 
 
 def test_edits_are_one_apart():

@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.recall.terms import (
+    GAP,
     MAX_EXCERPT_CHARACTERS,
+    MAX_QUERY_CHARACTERS,
     MAX_QUERY_TERMS,
     MAX_TERM_CHARACTERS,
+    Query,
     excerpt,
     fold,
     parse_query,
@@ -36,10 +39,94 @@ from bridge.recall.terms import (
         ("がカ", ["が", "カ"]),
         ("한국 x", ["한", "국", "x"]),
         ("хлеб", ["хлеб"]),
+        ("open GitHub issue", ["open", "github", "issue", GAP, "git", "hub"]),
+        ("GitHub GitHub", ["github", "github", GAP, "git", "hub"]),
+        ("parseURLs", ["parseurls", GAP, "parse", "urls"]),
+        ("sha256Hash", ["sha256hash", GAP, "sha", "256", "hash"]),
+        ("HTTPServer", ["httpserver", GAP, "http", "server"]),
+        ("ที่ดิน", ["ท", "ี", "่", "ด", "ิ", "น"]),
     ],
 )
 def test_terms_of_a_text(text, found):
     assert terms(text) == found
+
+
+#: What is written, and what finds it; the other way round as well.
+ALIKE = {
+    "DIYARBAKIR": "diyarbakır",
+    "İstanbul": "istanbul",
+    "Łódź": "LODZ",
+    "Sørensen": "sorensen",
+    "encyclopædia": "Encyclopaedia",
+    "Đorđe": "dorde",
+    "Straße": "STRASSE",
+    "STRAẞE": "straße",
+    "ﬁle": "file",
+    "ＨＴＴＰ": "http",
+    "cafe\u0301": "café",
+    "ΣΊΣΥΦΟΣ": "σισυφος",
+    "Ёлка": "елка",
+    "שָׁלוֹם": "שלום",
+    "مُحَمَّد": "محمد",
+    "محـــمد": "محمد",
+    "ﾀﾜｰ": "タワー",
+    "Donau\u00addampf": "donaudampf",
+    "foo\u200ebar": "foobar",
+    "\u202bשלום\u202c": "שלום",
+    "x²": "x2",
+    "www.GitHub.com": "www.github.com",
+    "foo.parseUrl": "FOO.PARSEURL",
+    "use JavaScript now": "use javascript now",
+    "größeBerechnen": "GRÖSSEBERECHNEN",
+    "हिन्दी": "हिन्दी",
+}
+#: What is written, and a part of it that finds it.
+PARTS = [
+    ("parseHttpUrl", "http"),
+    ("parseHttpUrl", "http url"),
+    ("parse_http_url", "parse"),
+    ("parseURLs", "URLs"),
+    ("größeBerechnen", "berechnen"),
+    ("www.GitHub.com", "hub"),
+    ("foo.bar.baz", "bar.baz"),
+    ("C++17 and C#", "c#"),
+    (".NET", "net"),
+    ("__init__", "init"),
+    ("--no-cache", "no-cache"),
+    ("src/foo/bar.py", "foo/bar"),
+    ("1.2.3-rc1", "1.2.3"),
+    ("東京タワー", "京"),
+    ("ที่ดิน", "ดิ"),
+    ("ที่ดิน", "ท"),
+    ("user@example.com", "example.com"),
+]
+#: What is written, and what does not find it.
+APART = [
+    ("open GitHub issue", "open.git"),
+    ("GitHub JavaScript", "hub.java"),
+    ("हन्दी", "हिन्दी"),
+    ("ทาดน", "ที่ดิน"),
+    ("C and more", "C++"),
+    ("f o o", "foo"),
+    ("foo x bar", "foo.bar"),
+]
+
+
+def holds(text, query):
+    have = terms(text)
+    asked = parse_query(query).phrases
+    return bool(asked) and all(
+        any(tuple(have[n : n + len(phrase)]) == phrase for n in range(len(have))) for phrase in asked
+    )
+
+
+def test_what_differs_only_in_case_accents_or_what_nobody_sees_is_alike():
+    assert [pair for pair in ALIKE.items() if not holds(*pair) or not holds(*reversed(pair))] == []
+
+
+def test_names_are_found_by_part_and_nothing_else_is():
+    assert [pair for pair in PARTS if not holds(*pair)] == []
+    assert [pair for pair in APART if holds(*pair)] == []
 
 
 def test_a_long_term_is_kept_as_a_digest_at_the_edge():
@@ -67,7 +154,13 @@ def test_too_many_terms_are_cut_at_the_edge_and_counted():
     assert long.ignored == 1
 
 
-ODD = st.text() | st.text(alphabet="abC '\"*^(){}:-+#\0\ud800é字가ก\u0301", max_size=40)
+def test_a_text_that_is_too_long_is_cut_at_the_edge_and_it_is_said():
+    padding = " " * (MAX_QUERY_CHARACTERS - len("word"))
+    assert parse_query(padding + "word") == Query((("word",),))
+    assert parse_query(padding + "words and more") == Query((("word",),), ignored=3)
+
+
+ODD = st.text() | st.text(alphabet="abC '\"*^(){}:-+#\0\ud800é字가กี\u0301İıßहि\u200e", max_size=40)
 
 
 @given(ODD)

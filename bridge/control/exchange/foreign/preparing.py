@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
 
@@ -25,7 +26,8 @@ MAX_KEY_CHARACTERS: Final = 400
 #: A time before which no agent ran, and one that a 64-bit count of milliseconds may not pass.
 _EARLIEST: Final = "2000-01-01T00:00:00.000000Z"
 _LATEST_MILLISECONDS: Final = 253_402_300_799_000
-_USUAL_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(\d{3}|\d{6})Z", re.ASCII)
+#: A time as nearly all programs write it, but for its day.
+_USUAL_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.(?:\d{3}|\d{6})Z", re.ASCII)
 _PATH_FIELDS: Final = ("paths_read", "paths_written")
 
 #: Kinds in whose text hosts put what hooks add, and what an entry is called that is nothing but that.
@@ -225,10 +227,10 @@ def time_of(value: str | float | None) -> str | None:
     """
     try:
         if isinstance(value, str):
-            moment = datetime.fromisoformat(value)
-            if _USUAL_TIME.fullmatch(value):
+            if _USUAL_TIME.fullmatch(value) is not None and _is_day(value[:10]):
                 found = value if len(value) == len(_EARLIEST) else value[:-1] + "000Z"
             else:
+                moment = datetime.fromisoformat(value)
                 found = format_timestamp(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
         elif isinstance(value, (int, float)) and 0 < value < _LATEST_MILLISECONDS:
             found = format_timestamp(datetime.fromtimestamp(value / 1000, UTC))
@@ -237,3 +239,13 @@ def time_of(value: str | float | None) -> str | None:
     except (ValueError, OverflowError):
         return None
     return found if found >= _EARLIEST else None
+
+
+@lru_cache(maxsize=64)
+def _is_day(text: str) -> bool:
+    """Return whether there is such a day; many entries after each other are of the same one."""
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

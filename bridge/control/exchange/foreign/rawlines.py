@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -13,11 +12,10 @@ import orjson
 
 from bridge.control.exchange.foreign import store as rows
 from bridge.foundation.redaction import is_suspicious, redact_text
+from bridge.storage.packing import packed, unpacked
 from bridge.storage.transaction import Connection
 from bridge.transcripts.foreign.lines import Line
 
-#: The level of compression: the fastest. A higher one saves a tenth and takes three times as long.
-_LEVEL: Final = 1
 #: Letters, digits and slashes written as escapes: what they spell is not seen in the line. One pattern takes an
 #: eighth of the time of asking for each escape.
 _ESCAPED: Final = re.compile(rb"\\(?:u00[2-7]|/)")
@@ -53,7 +51,7 @@ class RawLines:
 
     def chunk(self, source_id: str, number: int, digest: str) -> rows.ChunkRow:
         """Return the row of these lines; ``digest`` is that of the original bytes."""
-        body = zlib.compress(b"".join(self.parts), _LEVEL)
+        body = packed(b"".join(self.parts))
         return rows.ChunkRow(
             source_id, number, self.first_line, self.count, self.offset, self.size, digest, self.changed, body
         )
@@ -98,7 +96,7 @@ def rebuild(connection: Connection, source: rows.SourceRow, done: Rebuilt) -> It
     """Yield the bytes of a transcript as they are kept; ``done`` tells afterwards how true they are."""
     whole = sha256()
     for chunk in rows.chunks_of(connection, source.id):
-        body = zlib.decompress(chunk.body)
+        body = unpacked(chunk.body)
         done.lines += chunk.line_count
         done.size += len(body)
         done.changed_lines += chunk.changed_lines

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import astuple, dataclass
+from functools import cache
+from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from bridge.storage.longtexts import whole_payload
+from bridge.storage.prepared import Prepared
 from bridge.storage.tables import (
     captured_sessions,
     import_chunks,
@@ -23,6 +25,8 @@ from bridge.storage.transaction import Transaction
 _S, _C, _N, _L, _E = import_sources.c, import_chunks.c, import_sessions.c, import_links.c, session_entries.c
 #: Keys that are asked for in one query.
 _AT_ONCE: Final = 400
+#: The same of queries that are prepared: a few sizes, so that few texts are made.
+_SIZES: Final = (1, 20, 400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +94,7 @@ class LinkRow:
     target_entry_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class KnownEntry:
+class KnownEntry(NamedTuple):
     """An entry that was taken in before."""
 
     id: str
@@ -126,12 +129,21 @@ def source(connection: Connection, source_id: str) -> SourceRow | None:
     return None if row is None else SourceRow(*row)
 
 
+_ADD_SOURCE = Prepared(insert(import_sources), *SourceRow.__slots__)
+_SET_SOURCE = Prepared(
+    update(import_sources)
+    .where(_S.id == bindparam("own_id"))
+    .values(**{name: bindparam(f"new_{name}") for name in SourceRow.__slots__}),
+    *[f"new_{name}" for name in SourceRow.__slots__],
+    "own_id",
+)
+
+
 def put_source(tx: Transaction, row: SourceRow) -> None:
     """Add a source, or say how far it was read now."""
-    values = {name: getattr(row, name) for name in SourceRow.__slots__}
-    done = tx.execute(update(import_sources).where(_S.id == row.id).values(**values))
-    if done.rowcount == 0:
-        tx.execute(insert(import_sources).values(**values))
+    values = astuple(row)
+    if tx.run(_SET_SOURCE, *values, row.id).rowcount == 0:
+        tx.run(_ADD_SOURCE, *values)
 
 
 def chunks_of(connection: Connection, source_id: str) -> Iterator[ChunkRow]:
@@ -148,8 +160,11 @@ def next_chunk(connection: Connection, source_id: str) -> int:
     return 0 if last is None else last + 1
 
 
+_ADD_CHUNK = Prepared(insert(import_chunks), *ChunkRow.__slots__)
+
+
 def add_chunk(tx: Transaction, row: ChunkRow) -> None:
-    tx.execute(insert(import_chunks).values(**{name: getattr(row, name) for name in ChunkRow.__slots__}))
+    tx.run(_ADD_CHUNK, *astuple(row))
 
 
 def forget_chunks(tx: Transaction, source_id: str) -> None:
@@ -203,6 +218,18 @@ def put_native(tx: Transaction, row: NativeRow) -> None:
         tx.execute(insert(import_sessions).values(**values))
 
 
+@cache
+def _known_under(count: int) -> Prepared:
+    """Return the query for the entries under so many keys."""
+    names = [f"key_{number}" for number in range(count)]
+    query = select(_E.external_id, _E.id, _E.entry_hash, _E.kind, whole_payload()).where(
+        _E.session_id == bindparam("session"),
+        _E.external_source == bindparam("source"),
+        _E.external_id.in_([bindparam(name) for name in names]),
+    )
+    return Prepared(query, "session", "source", *names)
+
+
 def known_entries(
     connection: Connection, session_id: str, source_name: str, keys: Iterable[str]
 ) -> dict[str, KnownEntry]:
@@ -210,12 +237,11 @@ def known_entries(
     wanted = list(keys)
     found = {}
     for start in range(0, len(wanted), _AT_ONCE):
-        query = select(_E.external_id, _E.id, _E.entry_hash, _E.kind, whole_payload()).where(
-            _E.session_id == session_id,
-            _E.external_source == source_name,
-            _E.external_id.in_(wanted[start : start + _AT_ONCE]),
-        )
-        for row in connection.execute(query):
+        some = wanted[start : start + _AT_ONCE]
+        size = next(size for size in _SIZES if size >= len(some))
+        # A key that is asked for twice is found once.
+        some.extend(some[-1:] * (size - len(some)))
+        for row in _known_under(size).run(connection, session_id, source_name, *some):
             found[row[0]] = KnownEntry(*row[1:])
     return found
 

@@ -22,6 +22,7 @@ from bridge.control.exchange.foreign.sinks import DrySink, StoreSink
 from bridge.control.exchange.foreign.taking import Findings, Taker
 from bridge.control.exchange.imported import Imported, ImportedSession, ImportRequest
 from bridge.control.recording import RecordingTransaction
+from bridge.foundation.garbage import uncollected
 from bridge.foundation.redaction import is_suspicious, redact
 from bridge.transcripts.foreign.lines import BLOCK_BYTES, MAX_LINE_BYTES, Line, content_of, lines_of
 from bridge.transcripts.foreign.neutral import Hints, Reader
@@ -188,22 +189,30 @@ class Transcript:
 
     def _batches(self, stream: BinaryIO) -> Iterator[tuple[_Batch, str]]:
         """Yield batches with the digest over the bytes of their lines."""
-        batch = _Batch(RawLines())
         lines = lines_of(stream, number=self._line_number(), offset=self._size)
         if self._is_document:
             lines = _document(stream)
-        for piece in pieces_of(lines, self._form.is_record):
-            if piece.is_open:
-                self._is_torn = True
-                for damage in piece.damages:
-                    self.findings.add(damage.kind, damage.message, damage.line, damage.offset)
-                break
-            self._take_piece(batch, piece)
-            if len(batch.works) >= BATCH_ITEMS or batch.raw.size >= BATCH_BYTES:
+        pieces = pieces_of(lines, self._form.is_record)
+        is_more = True
+        while is_more:
+            batch = _Batch(RawLines())
+            is_more = self._fill(batch, pieces)
+            if batch.raw.count:
                 yield batch, self._close(batch, stream)
-                batch = _Batch(RawLines())
-        if batch.raw.count:
-            yield batch, self._close(batch, stream)
+
+    def _fill(self, batch: _Batch, pieces: Iterator[Piece]) -> bool:
+        """Take pieces until a batch is full; return whether there may be more."""
+        with uncollected():
+            for piece in pieces:
+                if piece.is_open:
+                    self._is_torn = True
+                    for damage in piece.damages:
+                        self.findings.add(damage.kind, damage.message, damage.line, damage.offset)
+                    return False
+                self._take_piece(batch, piece)
+                if len(batch.works) >= BATCH_ITEMS or batch.raw.size >= BATCH_BYTES:
+                    return True
+        return False
 
     def _line_number(self) -> int:
         return self._lines + 1
@@ -270,7 +279,8 @@ class Transcript:
         def write(recording: RecordingTransaction) -> None:
             if number == 0 and self._is_replaced:
                 rows.forget_chunks(recording.tx, row.id)
-            self._taker.take(StoreSink(recording), batch.works)
+            with uncollected():
+                self._taker.take(StoreSink(recording), batch.works)
             rows.put_source(recording.tx, row)
             # Compressed here: this thread waits for the disk, while the other one reads on.
             rows.add_chunk(recording.tx, batch.raw.chunk(row.id, number, digest))
