@@ -43,6 +43,8 @@ class Capabilities:
     messages: bool = False
     #: Does nothing but run the command that a task names, so that a task without one is no task for it.
     needs_command: bool = False
+    #: Say how many tokens it uses as it works; of one that is not known to, a budget of tokens may not be kept.
+    usage: bool = False
 
 
 class FailureClass(StrEnum):
@@ -76,6 +78,8 @@ class FailureClass(StrEnum):
     AGENT_ERROR = "agent_error"
     #: The credential behind the harness has used up what it may; see ``Outcome.resets_at``.
     QUOTA_EXHAUSTED = "quota_exhausted"
+    #: The task used more tokens than it may, by what its harness reports.
+    TOKENS_EXHAUSTED = "tokens_exhausted"
 
 
 class SubmissionSource(StrEnum):
@@ -205,6 +209,8 @@ class TaskRequest:
         Without a word of the agent for so long, it counts as stalled.
     confinement
         Where the worker's processes may write; None: wherever this process may.
+    tokens
+        What it may use, by what its harness reports; None: no limit.
     """
 
     delegation_id: str
@@ -236,6 +242,7 @@ class TaskRequest:
     next_message: NextMessage | None = None
     silence_seconds: float = DEFAULT_SILENCE_SECONDS
     confinement: Confinement | None = None
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +273,8 @@ class Outcome:
         Where its output is.
     resets_at
         When a quota that is used up is full again, as a timestamp; None where the harness does not say.
+    tokens_used
+        What the harness reported of it; None where it reported nothing.
     """
 
     submission: bytes
@@ -281,6 +290,7 @@ class Outcome:
     stdout_path: Path
     stderr_path: Path
     resets_at: str | None = None
+    tokens_used: int | None = None
 
 
 class Sink(Protocol):

@@ -92,6 +92,8 @@ class OpenRequest:
         Decides what the agent may do where it asks.
     live
         Is shown text as it arrives.
+    spending
+        Is told, while a turn runs and as often as the harness says, how many tokens the turn used at least.
     started
         Is told of the process at once, before anything else; what it raises ends the child.
     confinement
@@ -109,6 +111,7 @@ class OpenRequest:
     mcp_servers: Sequence[Mapping[str, Any]] = ()
     permission: PermissionPolicy = refuse
     live: Callable[[LiveText], None] | None = None
+    spending: Callable[[int], None] | None = None
     started: Callable[[ProcessIdentity], Awaitable[None]] | None = None
     confinement: Confinement | None = None
     limits: Limits = field(default_factory=Limits)

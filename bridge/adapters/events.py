@@ -79,6 +79,16 @@ def usage(tokens: Mapping[str, int], *, model: str | None = None, turn_id: str |
     return AdapterEvent("usage.updated", _present(tokens=dict(tokens), model=model, turn_id=turn_id))
 
 
+def tokens_of(tokens: Mapping[str, int]) -> int:
+    """Return how many tokens counts of one turn come to, cached ones included.
+
+    The sum where the harness gives one, else that of the kinds; what stood in the window last was used in any case.
+    Reasoning counts as output.
+    """
+    parts = sum(tokens.get(name, 0) for name in ("input", "output", "cache_read", "cache_write"))
+    return max(tokens.get("total", parts), tokens.get("context", 0))
+
+
 def fault(
     text: str, *, code: str, turn_id: str | None = None, details: Mapping[str, Any] | None = None
 ) -> AdapterEvent:

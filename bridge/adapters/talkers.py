@@ -58,7 +58,7 @@ KNOWN: Final[Mapping[str, Known]] = MappingProxyType(
         "codex": Known(("codex-acp",)),
         # It refuses to edit for root unless it is told that it sits in a sandbox.
         "claude-code": Known(("claude-agent-acp",), as_root={"IS_SANDBOX": "1"}),
-        "pi": Known(("pi", "--mode", "rpc"), speaks="pi", lacks=frozenset({"mcp", "fs", "terminal", "load"})),
+        "pi": Known(("pi", "--mode", "rpc"), speaks="pi", lacks=frozenset({"fs", "terminal", "load"})),
     }
 )
 
@@ -130,12 +130,21 @@ def talker(name: str, configured: Mapping[str, HarnessSettings], *, state: Path)
     if settings is not None:
         additions |= settings.env
     if known is not None and known.speaks == "pi":
-        return PiHarness(name, command, additions)
+        named = None if settings is None else settings.capabilities
+        return PiHarness(name, command, additions, has_tools=named is None or "mcp" in named)
     if name == SCRIPTED and settings is None:
         allowed: frozenset[str] | None = frozenset(HARNESS_CAPABILITIES)
     else:
         allowed = None if settings is None else settings.capabilities
-    return AcpHarness(name, command, additions, allowed, reads_itself=known is not None and known.reads_itself)
+    return AcpHarness(
+        name,
+        command,
+        additions,
+        allowed,
+        reads_itself=known is not None and known.reads_itself,
+        # All that are known do, and so does the scripted agent where its script says so.
+        tells_usage=known is not None or name == SCRIPTED,
+    )
 
 
 def _command(name: str, configured: Mapping[str, HarnessSettings], state: Path) -> tuple[str, ...]:

@@ -117,6 +117,15 @@ def is_tried_again(limits: PolicyLimits, failures: Sequence[str]) -> bool:
     return rule is not None and sum(failure == last for failure in failures) <= rule.times
 
 
+def is_network_allowed(limits: PolicyLimits, role: str) -> bool:
+    """Tell whether workers of a role may reach the network: only where nothing forbids it. Pure."""
+    rule = next((rule for rule in limits.role_rules if rule.role == role), None)
+    is_allowed = limits.is_network_allowed
+    if rule is not None and rule.is_network_allowed is not None:
+        is_allowed = is_allowed and rule.is_network_allowed
+    return is_allowed
+
+
 #: Reasons to wait that pass by themselves at a known end.
 _ENDLESS = frozenset({Reason.NEED_UNFINISHED, Reason.QUOTA_PAUSED})
 
@@ -189,11 +198,7 @@ def _check_owned_paths(request: DelegationRequest, _facts: PolicyFacts, _limits:
 
 
 def _check_network(request: DelegationRequest, _facts: PolicyFacts, limits: PolicyLimits) -> Decision | None:
-    rule = _rule_for(request, limits)
-    is_allowed = limits.is_network_allowed
-    if rule is not None and rule.is_network_allowed is not None:
-        is_allowed = is_allowed and rule.is_network_allowed
-    if not request.network or is_allowed:
+    if not request.network or is_network_allowed(limits, request.role):
         return None
     return _reject(Reason.NETWORK_NOT_ALLOWED, "It asks for the network, which is not allowed.")
 

@@ -71,7 +71,6 @@ class Preserved:
 
     commit: str
     head: str | None
-    tree: str
     had_uncommitted: bool
     omitted: tuple[bytes, ...]
     ref: str
@@ -82,12 +81,19 @@ def preserve(
     *,
     ref: str,
     message: str,
+    clean_at: str | None = None,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> Preserved:
     """Keep HEAD and all uncommitted, unignored work of a worktree in a commit that ``ref`` points to.
 
     The worktree, its index, its branch and its HEAD stay as they are. The same serves a worker's worktree before
     it is given up and the parent's checkout when its uncommitted work is carried to a worker.
+
+    Parameters
+    ----------
+    clean_at
+        The commit that an exact look at the worktree, taken just now, found it clean at; None where it was not clean
+        or nobody looked, and it is looked at here.
 
     Raises
     ------
@@ -100,6 +106,9 @@ def preserve(
     """
     require_bridge_ref(ref)
     location = require_registered(worktree_path)
+    if clean_at is not None:
+        update_ref(location, ref, clean_at, message="bridge: preserve", timeout_seconds=timeout_seconds)
+        return Preserved(clean_at, clean_at, had_uncommitted=False, omitted=(), ref=ref)
     taken = snapshot_tree(location, timeout_seconds=timeout_seconds)
     if taken.tree is None:
         raise UnbornHead(f"{str(worktree_path)!r} has no commit and no file to keep; nothing was written.")
@@ -111,7 +120,7 @@ def preserve(
         parents = [] if taken.head is None else [taken.head]
         commit = write_commit(location, taken.tree, parents, message, BRIDGE_IDENTITY, timeout_seconds=timeout_seconds)
     update_ref(location, ref, commit, message="bridge: preserve", timeout_seconds=timeout_seconds)
-    return Preserved(commit, taken.head, taken.tree, taken.had_uncommitted, taken.omitted, ref)
+    return Preserved(commit, taken.head, taken.had_uncommitted, taken.omitted, ref)
 
 
 def snapshot_tree(location: RepositoryLocation, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> Snapshot:

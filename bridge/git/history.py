@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, run_git
+from bridge.git.meaning import is_known_untracking
+from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, child_environment, run_git
 from bridge.git.repository import RepositoryLocation
 from bridge.git.rewrites import NOT_REWRITTEN, Rewrite, RewrittenBy, find_rewrite
 from bridge.git.walk import COUNT_SECONDS, MAX_WALKED_COMMITS, Walk, compare_histories, count_commits
@@ -339,6 +340,8 @@ def upstream_distance(
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> UpstreamDistance | None:
     """Return how far ``commit`` is from the upstream of ``branch`` (full name); None if the branch has none."""
+    if is_known_untracking(location, branch, child_environment()):
+        return None
     output = run_git(
         ["for-each-ref", "--format=%(refname)%00%(upstream)", branch],
         cwd=location.run_directory,

@@ -74,11 +74,10 @@ class Taken:
     packs: int
 
 
-def lend(location: RepositoryLocation, folder: Path) -> None:
-    """Give a linked worktree a shared git directory of its own at ``folder``, from which the repository borrows.
+def make_lent(location: RepositoryLocation, folder: Path) -> None:
+    """Make a lent folder from which the repository borrows, before there is a worktree for it; repeatable.
 
-    Repeatable: what exists stays as it is. From here on Bridge's own git, in this process, takes no notice of where
-    the worktree's pointers lead (:func:`bridge.git.process.pin`).
+    What :func:`lend` does before the worktree takes part, for callers who can do that while git writes the worktree.
 
     Raises
     ------
@@ -104,13 +103,34 @@ def lend(location: RepositoryLocation, folder: Path) -> None:
         with _alternates(location) as lines:
             if os.fsencode(own) not in lines:
                 lines.append(os.fsencode(own))
-        pin(location.root, git_dir=location.git_dir, common_dir=common)
+    except OSError as error:
+        raise _not_lent(location, folder, error) from error
+
+
+def lend(location: RepositoryLocation, folder: Path) -> None:
+    """Give a linked worktree a shared git directory of its own at ``folder``, from which the repository borrows.
+
+    Repeatable: what exists stays as it is. From here on Bridge's own git, in this process, takes no notice of where
+    the worktree's pointers lead (:func:`bridge.git.process.pin`).
+
+    Raises
+    ------
+    ObjectsNotTaken
+        As :func:`make_lent`, which need not have been called.
+    """
+    make_lent(location, folder)
+    try:
+        pin(location.root, git_dir=location.git_dir, common_dir=location.common_dir)
         _put(location.git_dir / "commondir", os.fsencode(folder) + b"\n")
     except OSError as error:
-        raise ObjectsNotTaken(
-            f"{str(common)!r} cannot borrow objects from {str(folder)!r}: {error.strerror}.",
-            details={"path": str(folder)},
-        ) from error
+        raise _not_lent(location, folder, error) from error
+
+
+def _not_lent(location: RepositoryLocation, folder: Path, error: OSError) -> ObjectsNotTaken:
+    return ObjectsNotTaken(
+        f"{str(location.common_dir)!r} cannot borrow objects from {str(folder)!r}: {error.strerror}.",
+        details={"path": str(folder)},
+    )
 
 
 def take_back(location: RepositoryLocation, folder: Path, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> Taken:

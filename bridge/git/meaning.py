@@ -11,8 +11,9 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from bridge.foundation.canonical import canonical_bytes
 from bridge.foundation.hashing import digest_hex
@@ -65,12 +66,18 @@ class _Remembered:
     named: tuple[str, ...] | None
     identities: tuple[tuple[int, ...] | None, ...]
     environment: tuple[str | None, ...]
+    #: What git listed, where every worktree of the repository is given the same; else None.
+    shared: tuple[tuple[str, str, str | None], ...] | None = None
+    #: Branches (short names) for which a place to merge from is configured.
+    tracking: frozenset[str] = frozenset()
 
 
 @dataclass
 class _Memory:
     lock: threading.Lock = field(default_factory=threading.Lock)
     entries: dict[tuple[Path, Path], _Remembered] = field(default_factory=dict)
+    #: The same by shared git directory: a new worktree need not ask for what its repository was asked before.
+    shared: dict[Path, _Remembered] = field(default_factory=dict)
 
 
 _memory = _Memory()
@@ -98,6 +105,11 @@ def meaning_settings(
         known = _memory.entries.get(key)
     if known is not None and known.environment == named and known.identities == _identities(known.files):
         return known.settings
+    taken = _from_another(location, environment, named)
+    if taken is not None:
+        with _memory.lock:
+            _keep(_memory.entries, key, taken)
+        return taken.settings
     started = time.time()
     before = _standard_files(location, environment)
     identities = _identities(before)
@@ -109,13 +121,68 @@ def meaning_settings(
     files = tuple(dict.fromkeys([*before, *_included(entries, environment)]))
     after = _identities(files)
     if after[: len(before)] == identities and all(_is_settled(identity, started) for identity in after):
+        shared = tuple(entries) if _is_shared(entries) else None
+        tracking = frozenset(
+            name[len("branch.") : -len(".merge")]
+            for _, name, _ in entries
+            if name.startswith("branch.") and name.endswith(".merge")
+        )
+        outside = _named_files(location, entries, environment)
+        found = _Remembered(settings, files, outside, after, named, shared, tracking)
         with _memory.lock:
-            if len(_memory.entries) >= MAX_REMEMBERED:
-                _memory.entries.clear()
-            _memory.entries[key] = _Remembered(
-                settings, files, _named_files(location, entries, environment), after, named
-            )
+            _keep(_memory.entries, key, found)
+            if shared is not None:
+                _keep(_memory.shared, location.common_dir, found)
     return settings
+
+
+_Key = TypeVar("_Key")
+
+
+def _keep(memory: dict[_Key, _Remembered], key: _Key, found: _Remembered) -> None:
+    if len(memory) >= MAX_REMEMBERED:
+        memory.clear()
+    memory[key] = found
+
+
+def _is_shared(entries: Iterable[tuple[str, str, str | None]]) -> bool:
+    """Tell whether nothing in a configuration depends on which worktree reads it."""
+    return not any(name.startswith("includeif.") or name == "extensions.worktreeconfig" for _, name, _ in entries)
+
+
+def _from_another(
+    location: RepositoryLocation, environment: Mapping[str, str], named: tuple[str | None, ...]
+) -> _Remembered | None:
+    """Return what another worktree of the repository was told, if it still holds, and holds for this one."""
+    with _memory.lock:
+        known = _memory.shared.get(location.common_dir)
+    if known is None or known.shared is None or known.environment != named:
+        return None
+    if known.identities != _identities(known.files):
+        return None
+    # Of the other worktree the list names settings of its own, which would have been read; of this one it would not.
+    own = str(location.git_dir / "config.worktree")
+    files = (*(path for path in known.files if os.path.basename(path) != "config.worktree"), own)
+    return replace(
+        known,
+        files=files,
+        identities=_identities(files),
+        named=_named_files(location, known.shared, environment),
+    )
+
+
+def is_known_untracking(location: RepositoryLocation, branch: str, environment: Mapping[str, str]) -> bool:
+    """Tell whether a branch (full name) is known to have no upstream, by settings that were read before.
+
+    False too where nothing is remembered, or a file has changed since.
+    """
+    with _memory.lock:
+        known = _memory.entries.get((location.git_dir, location.run_directory))
+    if known is None or known.environment != tuple(environment.get(name) for name in _ENVIRONMENT_NAMES):
+        return False
+    if known.identities != _identities(known.files):
+        return False
+    return branch.removeprefix("refs/heads/") not in known.tracking
 
 
 def outside_files(

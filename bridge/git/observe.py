@@ -6,6 +6,7 @@ the observation unknown, with a reason and a path, and never "clean".
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -32,7 +33,7 @@ from bridge.git.process import (
     stderr_tail,
 )
 from bridge.git.repository import RepositoryLocation, discover, read_pointer
-from bridge.git.unobserved import unobserved_paths
+from bridge.git.unobserved import begin_unobserved
 from bridge.semantics.stamps import UNBORN, RepositoryState, Stamp, UnknownReason
 
 #: How often the whole observation is made anew when files change under it.
@@ -162,6 +163,7 @@ class _Seen:
     manifest: Manifest
     settings: MeaningSettings
     operation: str | None
+    hidden: tuple[bytes, ...]
 
 
 class _Unknown(Exception):
@@ -182,6 +184,8 @@ class _Run:
     timeout_seconds: float
     digests: DigestCache | None = None
     is_relying: bool = True
+    #: Whether what the index hides is asked for too, of the outermost repository.
+    with_hidden: bool = False
     environment: dict[str, str] = field(default_factory=child_environment)
     #: Where the outermost repository is, once that is known.
     location: RepositoryLocation | None = None
@@ -221,16 +225,15 @@ def observe(
         Read every listed file although a digest is remembered, and remember the new one.
     """
     observed_at = clock.now()
-    run = _Run(time.monotonic() + timeout_seconds, timeout_seconds, digests, not read_all)
+    run = _Run(time.monotonic() + timeout_seconds, timeout_seconds, digests, not read_all, include_unobserved)
     if path is None or not os.path.exists(path):
         detail = None if path is None else f"{str(path)!r} does not exist"
         return Observation(None, None, observed_at, UnknownReason.NO_PATH, detail=detail)
     try:
         seen = _look(path if os.path.isdir(path) else path.parent, run, depth=0)
-        hidden = _unobserved(seen.location, run) if include_unobserved else ()
     except _Unknown as unknown:
         return Observation(None, None, observed_at, unknown.reason, unknown.path, unknown.detail, location=run.location)
-    return Observation(_state(seen), seen.manifest, observed_at, unobserved=hidden, location=seen.location)
+    return Observation(_state(seen), seen.manifest, observed_at, unobserved=seen.hidden, location=seen.location)
 
 
 def _discover(path: Path, run: _Run) -> RepositoryLocation:
@@ -243,13 +246,6 @@ def _discover(path: Path, run: _Run) -> RepositoryLocation:
     if location.is_bare:
         raise _Unknown(UnknownReason.BARE_REPOSITORY, detail=f"{str(path)!r} has no work tree")
     return location
-
-
-def _unobserved(location: RepositoryLocation, run: _Run) -> tuple[bytes, ...]:
-    try:
-        return unobserved_paths(location, timeout_seconds=run.remaining())
-    except (GitFailed, GitTimedOut, GitMissing) as error:
-        raise _from_git(error, run) from error
 
 
 def _state(seen: _Seen) -> RepositoryState:
@@ -300,11 +296,13 @@ def _look(folder: Path, run: _Run, *, depth: int) -> _Seen:
     previous = b""
     for attempt in range(1, OBSERVE_ATTEMPTS + 1):
         try:
-            location, settings, operation, output = _ask(folder, run)
+            location, settings, operation, output, hidden = _ask(
+                folder, run, with_hidden=run.with_hidden and depth == 0
+            )
             is_stable, previous = output == previous, output
             status = porcelain.parse_status(output)
             manifest = _manifest(status.lines, location, run, settings, depth=depth, is_stable=is_stable)
-            return _Seen(location, status, manifest, settings, operation)
+            return _Seen(location, status, manifest, settings, operation, hidden)
         except (GitFailed, GitTimedOut, GitMissing) as error:
             raise _from_git(error, run) from error
         except porcelain.PorcelainMalformed as error:
@@ -319,16 +317,22 @@ def _look(folder: Path, run: _Run, *, depth: int) -> _Seen:
     raise AssertionError("unreachable")
 
 
-def _ask(folder: Path, run: _Run) -> tuple[RepositoryLocation, MeaningSettings, str | None, bytes]:
-    """Run git status, and while it works find out what only takes reading a few small files."""
-    with begin_git(STATUS_COMMAND, cwd=folder, environment=run.environment) as running:
+def _ask(
+    folder: Path, run: _Run, *, with_hidden: bool
+) -> tuple[RepositoryLocation, MeaningSettings, str | None, bytes, tuple[bytes, ...]]:
+    """Run git status, and while it works find out what takes reading a few small files, or another git."""
+    with contextlib.ExitStack() as stack:
+        running = stack.enter_context(begin_git(STATUS_COMMAND, cwd=folder, environment=run.environment))
         location = _discover(folder, run)
+        asking = stack.enter_context(begin_unobserved(location, run.environment)) if with_hidden else None
         settings = meaning_settings(location, run.environment, timeout_seconds=run.remaining())
         try:
             operation = operation_in_progress(location)
         except OSError as error:
             raise _Unknown(UnknownReason.GIT_FAILED, detail=f"{location.git_dir}: {error.strerror}") from error
-        return location, settings, operation, _checked(running.finish(run.remaining()))
+        output = _checked(running.finish(run.remaining()))
+        hidden = () if asking is None else asking.finish(run.remaining())
+        return location, settings, operation, output, hidden
 
 
 def read_status(

@@ -11,6 +11,7 @@ from pathlib import Path
 from bridge.foundation.errors import BridgeError
 from bridge.git.commits import snapshot_tree, tree_of
 from bridge.git.observe import operation_in_progress, read_status
+from bridge.git.porcelain import StatusOutput
 from bridge.git.process import DEFAULT_TIMEOUT_SECONDS, run_git
 from bridge.git.repository import RepositoryLocation
 from bridge.git.unobserved import unobserved_paths
@@ -94,8 +95,8 @@ def removal_obstacles(
             detail = "Submodules are checked out in it; their commits may be nowhere else."
             found.append(Obstacle(ObstacleReason.SUBMODULES, detail))
         found += _hidden(inner, timeout_seconds)
-        found += _uncommitted(inner, preserved, timeout_seconds)
         status = read_status(inner, timeout_seconds=timeout_seconds)
+        found += _uncommitted(inner, status, preserved, timeout_seconds)
         heads = [commit for commit in (status.head and status.head.decode("ascii"), preserved) if commit]
         found += _unmerged(inner, heads, merged_into, base, timeout_seconds)
     except (BridgeError, OSError) as error:
@@ -131,8 +132,9 @@ def _hidden(location: RepositoryLocation, timeout_seconds: float) -> list[Obstac
     return [Obstacle(ObstacleReason.HIDDEN_FILES, detail, len(present), present)]
 
 
-def _uncommitted(location: RepositoryLocation, preserved: str | None, timeout_seconds: float) -> list[Obstacle]:
-    status = read_status(location, timeout_seconds=timeout_seconds)
+def _uncommitted(
+    location: RepositoryLocation, status: StatusOutput, preserved: str | None, timeout_seconds: float
+) -> list[Obstacle]:
     if not status.rows:
         return []
     paths = tuple(row.path for row in status.rows)

@@ -69,7 +69,7 @@ def test_harnesses_are_asked_when_somebody_wants_to_know(bridge_cli, bridge_home
     told = by_name(bridge_cli("doctor", "--json", environment=path).ok().json())["harnesses"]
     facts = {item["name"]: item for item in told["facts"]["harnesses"]}
     assert facts["silent"]["lacks"] == ["fs", "load", "resume", "terminal"]
-    assert "mcp" in facts["pi"]["lacks"]
+    assert facts["pi"]["lacks"] == ["fs", "load", "terminal"]
     assert "version" not in facts["scripted"]
     told = by_name(bridge_cli("doctor", "--json", "--harnesses", environment=path).ok().json())["harnesses"]
     facts = {item["name"]: item for item in told["facts"]["harnesses"]}

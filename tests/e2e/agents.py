@@ -86,23 +86,9 @@ AGENTS: Final[Mapping[str, Agent]] = {
 }
 
 
-#: Agents that know no MCP, so that they work for another one's orders only.
-_ORCHESTRATORS: Final = {"pi": "codex"}
-
-
 def wanted() -> list[str]:
     """Return the agents that a run of the tests is to try."""
     return os.environ.get(WANTED_VARIABLE, "").split()
-
-
-def orchestrator_of(name: str) -> str:
-    """Return the agent that delegates to an agent in the tests: its like, where it can."""
-    return _ORCHESTRATORS.get(name, name)
-
-
-def with_orchestrators(names: Iterable[str]) -> list[str]:
-    """Return agents with those that delegate to them."""
-    return list(dict.fromkeys(one for name in names for one in (name, orchestrator_of(name))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +362,7 @@ def main() -> None:
     unknown = sorted(set(names) - set(AGENTS))
     if sys.argv[1:2] != ["install"] or unknown:
         sys.exit(f"usage: agents.py install [{'|'.join(AGENTS)}]…")
-    for found in install(with_orchestrators(names)).values():
+    for found in install(names).values():
         print(found.agent.name, *found.command)
 
 

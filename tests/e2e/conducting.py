@@ -25,6 +25,9 @@ AWKWARD: Final = 'Wrote it: “quotes” "plain" back\\slash \ttab\nline </tag> 
 #: How the prompt begins that tells a worker to mend its result.
 NOT_TAKEN: Final = "Your result was not taken."
 
+#: Agents of which one worker hands in as a block of JSON in what it says, though it has a tool for that.
+_IN_WORDS: Final = frozenset({"pi"})
+
 _ANSWER: Final = {
     "type": "object",
     "properties": {"answer": {"type": "integer"}, "padding": {"type": "string"}},
@@ -58,12 +61,9 @@ class Company:
     ----------
     agent
         The worker's harness.
-    has_tools
-        Whether its workers hand in over MCP; else as a block of JSON in what they say.
     """
 
     agent: str
-    has_tools: bool
     meeting: threading.Barrier = field(default_factory=lambda: threading.Barrier(2))
     met: list[str] = field(default_factory=list)
 
@@ -164,7 +164,7 @@ class Company:
         wrong: dict[str, Any] = {**_result("second", 2), "data": {"answer": "two"}}
         right = _result(f"second: {AWKWARD}", 2)
         write = self._meet_and_write("second")
-        if self.has_tools:
+        if self.agent not in _IN_WORDS:
             return [write, Call("submit_result", {"result": wrong}), *self._handed(right)]
 
         def conduct(asked: Asked) -> Step:
@@ -177,9 +177,7 @@ class Company:
         return conduct
 
     def _handed(self, result: Mapping[str, Any]) -> Sequence[Step]:
-        if self.has_tools:
-            return [Call("submit_result", {"result": dict(result)}), Say("Handed in.")]
-        return [Say(f"Done.\n\n{_block(result)}")]
+        return [Call("submit_result", {"result": dict(result)}), Say("Handed in.")]
 
 
 def _result(summary: str, answer: int, **data: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agents import Installed, install, wanted, with_orchestrators
+from tests.e2e.agents import Installed, install, wanted
 from tests.e2e.modelserver import ModelServer
 from tests.e2e.namespace import INSIDE
 from tests.e2e.stage import Stage
@@ -23,8 +23,8 @@ def inside() -> None:
 
 @pytest.fixture(scope="session")
 def installed() -> dict[str, Installed]:
-    """The agents asked for and their orchestrators; installing needs the network, and has happened before."""
-    return install(with_orchestrators(wanted()))
+    """The agents asked for; installing needs the network, and has happened before."""
+    return install(wanted())
 
 
 @pytest.fixture

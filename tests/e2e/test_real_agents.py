@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.agents import AGENTS, Installed, orchestrator_of, wanted
+from tests.e2e.agents import AGENTS, Installed, wanted
 from tests.e2e.conducting import CONDUCT, Company
 from tests.e2e.modelserver import ModelServer
 from tests.e2e.stage import PATIENCE_SECONDS, Stage, until
@@ -34,13 +34,12 @@ FAULTS = {
 def test_an_agent_delegates_to_agents(
     name: str, installed: dict[str, Installed], stage: Stage, server: ModelServer
 ) -> None:
-    orchestrator = orchestrator_of(name)
-    company = Company(name, has_tools=orchestrator == name)
+    company = Company(name)
     server.add(*company.scenarios())
-    stage.configure([installed[one] for one in {name, orchestrator}], silence_seconds=SILENCE_SECONDS)
+    stage.configure([installed[name]], silence_seconds=SILENCE_SECONDS)
     stage.bridge("init")
     with stage.controller():
-        chat = stage.start("chat", "--new", "--harness", orchestrator, "--json", stdin=f"Please {CONDUCT} now.\n")
+        chat = stage.start("chat", "--new", "--harness", name, "--json", stdin=f"Please {CONDUCT} now.\n")
         killer = threading.Thread(target=kill_when_it_works, args=(stage, server), daemon=True)
         killer.start()
         try:

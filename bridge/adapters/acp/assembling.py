@@ -78,12 +78,21 @@ class Assembler:
         Paths below it are told relative to it.
     live
         Is shown text as it arrives.
+    spending
+        Is told of the tokens that the agent has in its window: the turn used as many at least.
     """
 
-    def __init__(self, turn_id: str, directory: Path, live: Callable[[LiveText], None] | None = None) -> None:
+    def __init__(
+        self,
+        turn_id: str,
+        directory: Path,
+        live: Callable[[LiveText], None] | None = None,
+        spending: Callable[[int], None] | None = None,
+    ) -> None:
         self._turn_id = turn_id
         self._directory = str(directory).rstrip("/") + "/"
         self._live = live
+        self._spending = spending
         self._text: list[str] = []
         self._text_length = 0
         self._text_kind: LiveKind | None = None
@@ -258,6 +267,8 @@ class Assembler:
         # Told many times in a turn; the last one is recorded at its end.
         if _is_count(update.get("used")):
             self._usage["tokens"] = {"context": update["used"]}
+            if self._spending is not None:
+                self._spending(update["used"])
         if _is_count(update.get("size")):
             self._usage["context_window_tokens"] = update["size"]
         cost = update.get("cost")

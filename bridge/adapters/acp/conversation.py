@@ -231,7 +231,7 @@ class AcpConversation:
 
     def _begin(self, turn_id: str) -> None:
         self._events.clear()
-        self._assembler = Assembler(turn_id, self._opening.directory, self._opening.live)
+        self._assembler = Assembler(turn_id, self._opening.directory, self._opening.live, self._opening.spending)
         self._cancel_asked_at = None
         self._fault_details = {}
         self._client.begin(turn_id)
@@ -317,7 +317,7 @@ class AcpConversation:
 
     def _last_events(self, answer: asyncio.Future[Any], status: str) -> list[AdapterEvent]:
         result = answer.result() if answer.done() and answer.exception() is None else None
-        usage = result.get("usage") if isinstance(result, Mapping) else None
+        usage = _usage(result)
         found = [*self._events]
         self._events.clear()
         if self._assembler is not None:
@@ -386,3 +386,15 @@ def _tail(path: Path) -> str:
             return file.read(LAST_WORDS_BYTES).decode("utf-8", "replace").strip()
     except FileNotFoundError:
         return ""
+
+
+def _usage(result: Any) -> Any:
+    """Return what an answer to a prompt says of the tokens used, also where an agent says it beside the protocol."""
+    found: Any = result.get("usage") if isinstance(result, Mapping) else None
+    if found is not None:
+        return found
+    for key in ("_meta", "quota", "token_count"):
+        result = result.get(key) if isinstance(result, Mapping) else None
+    if not isinstance(result, Mapping):
+        return None
+    return {"inputTokens": result.get("input_tokens"), "outputTokens": result.get("output_tokens")}

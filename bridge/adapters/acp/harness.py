@@ -52,6 +52,8 @@ class AcpHarness:
     allowed
         Capabilities that are used if the agent has them, out of ``config.HARNESS_CAPABILITIES``; None: all but
         ``terminal``.
+    tells_usage
+        Whether it is known to say what tokens it uses; what it does say counts in any case.
     reads_itself
         Whether it is not offered to read files through Bridge, though it may write them so.
     """
@@ -61,11 +63,18 @@ class AcpHarness:
     additions: Mapping[str, str] = field(default_factory=dict)
     allowed: frozenset[str] | None = None
     reads_itself: bool = False
+    tells_usage: bool = False
 
     @property
     def capabilities(self) -> Capabilities:
         """What may be used; what the agent really has is known once it runs."""
-        return Capabilities(resume=self._may("resume"), load=self._may("load"), mcp=self._may("mcp"), cancel=True)
+        return Capabilities(
+            resume=self._may("resume"),
+            load=self._may("load"),
+            mcp=self._may("mcp"),
+            cancel=True,
+            usage=self.tells_usage,
+        )
 
     async def open(self, request: OpenRequest) -> AcpConversation:
         """Start the program and a session in it; see ``bridge.adapters.conversation.ConversationHarness``."""

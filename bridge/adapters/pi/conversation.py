@@ -112,7 +112,7 @@ class PiConversation:
             raise RuntimeError("a turn is running already")
         began = time.monotonic()
         self._begin(turn_id)
-        reading = Reading(turn_id, self._opening.directory, self._opening.live)
+        reading = Reading(turn_id, self._opening.directory, self._opening.live, self._opening.spending)
         is_over = False
         try:
             turn = _Turn(self, reading)

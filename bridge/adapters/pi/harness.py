@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,13 +22,19 @@ from bridge.process.identity import Marker
 
 #: File in the folder of a conversation that holds what the agent writes to standard error.
 STDERR_FILE: Final = "stderr.log"
+#: The extension that gives it tools, and the variable that names it a file with the servers it may use.
+EXTENSION: Final = Path(__file__).with_name("tools.ts")
+SERVERS_VARIABLE: Final = "BRIDGE_PI_SERVERS"
+#: That file, in the folder of a conversation, from the start of the program until it answers: tokens are in it.
+SERVERS_FILE: Final = "servers.json"
 
 
 @dataclass(frozen=True, slots=True)
 class PiHarness:
     """The pi coding agent in its RPC mode.
 
-    It asks for no permission, knows no MCP, and reads and writes files by itself.
+    It asks for no permission, and reads and writes files by itself. It knows no MCP: an extension that comes with
+    Bridge gives it the tools of the servers it may use (``tools.ts``).
 
     Parameters
     ----------
@@ -36,21 +44,24 @@ class PiHarness:
         Program and arguments, ``--mode rpc`` among them.
     additions
         Variables it gets besides what it inherits.
+    has_tools
+        Whether it is given tools at all.
     """
 
     name: str
     command: tuple[str, ...]
     additions: Mapping[str, str] = field(default_factory=dict)
+    has_tools: bool = True
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(resume=True, cancel=True)
+        return Capabilities(resume=True, cancel=True, mcp=self.has_tools, usage=True)
 
     async def introduce(self, request: OpenRequest) -> Introduction:
         """Start the program, see that it answers, and ask for its version; it says nothing else of itself."""
         conversation = await self.open(request)
         await conversation.close()
-        return Introduction(await self._version(request), ("fs", "load", "mcp", "terminal"))
+        return Introduction(await self._version(request), ("fs", "load", "terminal"))
 
     async def _version(self, request: OpenRequest) -> str | None:
         told = request.folder / "version.txt"
@@ -73,10 +84,20 @@ class PiHarness:
         """Start the program and a session in it; see ``bridge.adapters.conversation.ConversationHarness``."""
         await to_thread.run_sync(lambda: request.folder.mkdir(parents=True, exist_ok=True, mode=0o700))
         resumed = () if request.native_session_id is None else ("--session", request.native_session_id)
+        extension, servers = await to_thread.run_sync(self._tools, request)
+        try:
+            return await self._opened(request, (*self.command, *extension, *resumed), servers)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(lambda: (request.folder / SERVERS_FILE).unlink(missing_ok=True))
+
+    async def _opened(
+        self, request: OpenRequest, command: tuple[str, ...], servers: Mapping[str, str]
+    ) -> PiConversation:
         piped = await spawn_piped(
-            (*self.command, *resumed),
+            command,
             cwd=request.directory,
-            environment=child_environment(request.environment, {**self.additions, **request.additions}),
+            environment=child_environment(request.environment, {**self.additions, **request.additions, **servers}),
             stderr_path=request.folder / STDERR_FILE,
             output_limit_bytes=request.limits.stderr_bytes,
             marker=None if request.marker is None else Marker(request.marker),
@@ -92,6 +113,17 @@ class PiHarness:
             await conversation.close()
             raise
         return conversation
+
+    def _tools(self, request: OpenRequest) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Return the arguments and the variables by which it gets the tools of the servers it may use."""
+        if not self.has_tools or not request.mcp_servers:
+            return (), {}
+        path = request.folder / SERVERS_FILE
+        path.unlink(missing_ok=True)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(file, "w", encoding="utf-8") as stream:
+            json.dump([dict(server) for server in request.mcp_servers], stream)
+        return ("--extension", str(EXTENSION)), {SERVERS_VARIABLE: str(path)}
 
     async def _greet(self, conversation: PiConversation, request: OpenRequest) -> None:
         wanted = request.native_session_id

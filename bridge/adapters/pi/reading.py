@@ -52,11 +52,14 @@ class Reading:
         Paths below it are told relative to it.
     live
         Is shown text as it arrives.
+    spending
+        Is told what the turn used so far.
     """
 
     turn_id: str
     directory: Path
     live: Callable[[LiveText], None] | None = None
+    spending: Callable[[int], None] | None = None
     #: Why the model stopped last, and the provider's words if it was an error.
     stop: str = ""
     error: str = ""
@@ -137,6 +140,8 @@ class Reading:
             count = usage.get(theirs)
             if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
                 self._tokens[ours] = self._tokens.get(ours, 0) + count
+        if self.spending is not None:
+            self.spending(events.tokens_of(self._tokens))
         cost = usage.get("cost")
         total = cost.get("total") if isinstance(cost, Mapping) else None
         if isinstance(total, (int, float)) and not isinstance(total, bool) and total > 0:

@@ -27,6 +27,7 @@ from bridge.adapters.events import AdapterEvent
 from bridge.adapters.permission import allow, allow_reading
 from bridge.adapters.taskfolder import TaskFolder, evidence_paths, prepare
 from bridge.adapters.tasks.extracting import result_block
+from bridge.adapters.tasks.metering import Meter
 from bridge.adapters.tasks.wording import first_prompt, repair_prompt
 from bridge.foundation.canonical import canonical_bytes
 from bridge.foundation.errors import BridgeError
@@ -99,6 +100,8 @@ class _Run:
         #: Why somebody ended it from this side; decides what the end of the agent means.
         self._ending: _Ended | None = None
         self._sink_error: BaseException | None = None
+        self._meter = Meter(task.tokens)
+        self._overspent = anyio.Event()
         #: What the agent said in the running turn, whole messages.
         self._said: list[str] = []
         self._fault: AdapterEvent | None = None
@@ -110,6 +113,7 @@ class _Run:
         async with anyio.create_task_group() as group:
             group.start_soon(self._end_when_asked, cancel)
             group.start_soon(self._end_in_time)
+            group.start_soon(self._end_when_spent)
             try:
                 ended = await self._work()
             except Exception as raised:  # noqa: BLE001 - raised below, outside of the group that would wrap it
@@ -167,6 +171,7 @@ class _Run:
             marker=task.marker,
             mcp_servers=[self._server()] if self._has_tools else [],
             permission=task.permission or (allow_reading if task.write_mode == "read_only" else allow),
+            spending=self._spending,
             started=self._started,
             confinement=task.confinement,
             limits=replace(
@@ -231,6 +236,8 @@ class _Run:
         """
         if (ending := self._asked_to_end()) is not None:
             return ending
+        if self._meter.is_exceeded:
+            return self._exhausted()  # a result of the turn before would have stood
         self._fault = None
         if not is_message:
             self._said.clear()
@@ -244,6 +251,8 @@ class _Run:
                 await self._sink.event(event)
                 if event.kind == "assistant.message":
                     self._said.append(str(event.payload.get("text") or ""))
+                elif event.kind == "usage.updated":
+                    self._meter.turn_ended(event.payload["tokens"])
                 elif event.kind == "error":
                     self._fault = event
                 elif event.kind == "turn.completed":
@@ -281,6 +290,18 @@ class _Run:
         await anyio.sleep(seconds)
         text = f"The agent did not end within {seconds:g} seconds and was ended."
         await self._end(_Ended(FailureClass.TIMED_OUT, text), is_polite=False)
+
+    def _spending(self, tokens: int) -> None:
+        if self._meter.running(tokens):
+            self._overspent.set()
+
+    async def _end_when_spent(self) -> None:
+        await self._overspent.wait()
+        await self._end(self._exhausted(), is_polite=True)
+
+    def _exhausted(self) -> _Ended:
+        text = f"The agent used {self._meter.used} tokens, and had {self._meter.limit}. It was ended."
+        return _Ended(FailureClass.TOKENS_EXHAUSTED, text)
 
     async def _end(self, why: _Ended, *, is_polite: bool) -> None:
         if self._ending is None:
@@ -339,6 +360,7 @@ class _Run:
             stdout_path=_present(self._folder.stdout),
             stderr_path=_present(self._folder.stderr),
             resets_at=ended.resets_at,
+            tokens_used=self._meter.used,
         )
 
 

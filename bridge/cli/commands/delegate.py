@@ -24,6 +24,9 @@ DEFAULT_TIMEOUT_SECONDS = 1800
 #: Bytes of a file with an output schema.
 MAX_SCHEMA_BYTES = 1024 * 1024
 
+Network = Annotated[
+    bool | None, typer.Option("--network/--offline", help="Ask for the network, or have it kept from the worker.")
+]
 Wait = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Wait for the result; else a resident controller goes on with it.")
 ]
@@ -68,7 +71,7 @@ def delegate(
         int, typer.Option("--attempts", min=1, max=10, help="Attempts; a further one follows an invalid result.")
     ] = 1,
     tokens: Annotated[int, typer.Option("--tokens", min=0, help="Tokens it may use, for the budget.")] = 0,
-    network: Annotated[bool, typer.Option("--network", help="Ask for the network.")] = False,
+    network: Network = None,
     dirty: Annotated[
         Literal["refuse", "ignore", "carry"], typer.Option("--dirty", help="What becomes of uncommitted work.")
     ] = "refuse",
@@ -135,6 +138,8 @@ def _request(cli: Cli, method: str, params: Mapping[str, Any], *, is_waiting: bo
     async def main(call: Caller) -> int:
         asked = await _asked(call, method, params, may_begin=may_begin)
         name = str(asked["name"] or asked["id"])
+        for notice in asked["notices"]:
+            cli.output.warn(notice, code="request_notice", details={"delegation_id": asked["id"]})
         if not is_waiting:
             cli.output.emit(asked, f"{name}: {asked['id']} {asked['status']}")
             return 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,17 +22,22 @@ from bridge.control.controller import Controller
 from bridge.control.delegations import store as rows
 from bridge.control.delegations.briefing import brief_of, spark_for
 from bridge.control.delegations.changing import change_delegation
-from bridge.control.delegations.concluding import Inspected, conclude, inspect
+from bridge.control.delegations.concluding import Inspected, conclude, inspect, stamp_of_parent
+from bridge.control.delegations.confining import is_to_be_lent
 from bridge.control.delegations.model import Delegation, DelegationStatus
+from bridge.control.delegations.preparing import lent_folder
 from bridge.control.delegations.releasing import release_superseded, release_worktree
 from bridge.control.delegations.requesting import Approved, Orchestration
 from bridge.control.delegations.settlement import AttemptOutcome, GitFacts
 from bridge.control.delegations.working import Assigned, work
 from bridge.control.recording import RecordingTransaction
+from bridge.control.taskgroups import sole_error_group
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.logs import get_logger
 from bridge.git.commits import preserve
+from bridge.git.lending import make_lent
+from bridge.git.observe import Observation
 from bridge.git.repository import RepositoryLocation, discover
 from bridge.git.treecarrying import bring_to_tree
 from bridge.git.worktrees import require_registered
@@ -80,17 +88,20 @@ async def _finish(
 ) -> Delegation:
     """Record how a delegation ended. Not interrupted: what a worker did must not be lost once it is done."""
     with anyio.CancelScope(shield=True):
-        settling = await to_thread.run_sync(partial(_settling, controller, approved.delegation))
-        report("task_settling", settling, "")
-        ended = await to_thread.run_sync(partial(_end, controller, approved, assigned, outcome))
+        settling = controller.recorder.submit(partial(_settling, approved.delegation))
+        inspected = _Inspection(controller, approved, assigned)
+        # Two looks that know nothing of each other, while the step goes to the disk.
+        async with sole_error_group() as group:
+            group.start_soon(to_thread.run_sync, inspected.look_at_worktree)
+            group.start_soon(to_thread.run_sync, inspected.look_at_parent)
+            report("task_settling", await asyncio.wrap_future(settling), "")
+        ended = await to_thread.run_sync(partial(_end, controller, inspected, outcome))
         report("task_finished", ended, _line(ended))
     return ended
 
 
-def _settling(controller: Controller, delegation: Delegation) -> Delegation:
-    return controller.recorder.transact(
-        lambda recording: change_delegation(recording, delegation, "settling", status=DelegationStatus.SETTLING)
-    )
+def _settling(delegation: Delegation, recording: RecordingTransaction) -> Delegation:
+    return change_delegation(recording, delegation, "settling", status=DelegationStatus.SETTLING)
 
 
 def _line(delegation: Delegation) -> str:
@@ -208,11 +219,33 @@ def _own_worktree(orchestration: Orchestration, approved: Approved) -> tuple[Wor
         return reserved
 
     reserved = controller.recorder.transact(reserve)
-    location = checkouts.create(discover(orchestration.checkout), reserved)
+    parent = discover(orchestration.checkout)
+    with _lending_meanwhile(orchestration, delegation, parent):
+        location = checkouts.create(parent, reserved)
     if approved.carried_tree is not None:
         timeout = controller.settings.git_timeout_seconds
         bring_to_tree(location, approved.carried_tree, timeout_seconds=timeout)
     return reserved, location
+
+
+@contextmanager
+def _lending_meanwhile(
+    orchestration: Orchestration, delegation: Delegation, parent: RepositoryLocation
+) -> Iterator[None]:
+    """Have the folder for a confined worker's objects made while git writes the worktree.
+
+    What goes wrong there goes wrong again, and is told, when the worker's place is made.
+    """
+    controller = orchestration.controller
+    if not is_to_be_lent(controller, delegation.request, orchestration.checkout):
+        yield
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="bridge-lending") as pool:
+        made = pool.submit(make_lent, parent, lent_folder(controller, delegation.id))
+        yield
+    problem = made.exception()
+    if problem is not None:
+        _log.warning("not lent meanwhile", action="lend_early", delegation_id=delegation.id, why=str(problem))
 
 
 def _taken_up(controller: Controller, delegation: Delegation) -> Workspace:
@@ -240,18 +273,47 @@ def _shared_base(controller: Controller, checkout: Path, delegation_id: str) -> 
     ).commit
 
 
-def _end(controller: Controller, approved: Approved, assigned: Assigned | None, outcome: AttemptOutcome) -> Delegation:
+class _Inspection:
+    """What is found out before a result is recorded: what the worker left, and the state of the parent's checkout."""
+
+    def __init__(self, controller: Controller, approved: Approved, assigned: Assigned | None) -> None:
+        self.delegation_id = approved.delegation.id
+        self._controller = controller
+        self._base_commit = approved.base_commit
+        self._assigned = assigned
+        self._is_shared = approved.delegation.request.write_mode == WriteMode.SHARED
+        self._delegation = approved.delegation
+        self.worktree: Inspected | None = None
+        self.parent: Observation | None = None
+
+    def look_at_worktree(self) -> None:
+        assigned = self._assigned
+        if assigned is None:
+            nothing = self._controller.observer.observe(None)
+            self.worktree = Inspected(GitFacts(self._base_commit, None), None, nothing)
+            return
+        self.worktree = inspect(
+            self._controller,
+            self.delegation_id,
+            assigned.worktree,
+            assigned.base_commit,
+            is_shared=self._is_shared,
+        )
+
+    def look_at_parent(self) -> None:
+        self.parent = stamp_of_parent(self._controller, self._delegation)
+
+
+def _end(controller: Controller, inspected: _Inspection, outcome: AttemptOutcome) -> Delegation:
     """Record the result of a delegation, whatever became of it, and release its worktree if nothing is lost."""
+    if inspected.worktree is None:
+        raise AssertionError("the worktree was looked at")
     with controller.store.read() as connection:
-        delegation = rows.require_delegation(connection, approved.delegation.id)
+        delegation = rows.require_delegation(connection, inspected.delegation_id)
         attempts = rows.list_attempts(connection, delegation.id)
     if attempts:
         outcome = replace(outcome, attempt=attempts[-1].number)
-    if assigned is None:
-        nothing = Inspected(GitFacts(approved.base_commit, None), None, controller.observer.observe(None))
-        return release_worktree(controller, conclude(controller, delegation, outcome, nothing))
-    is_shared = delegation.request.write_mode == WriteMode.SHARED
-    inspected = inspect(controller, delegation.id, assigned.worktree, assigned.base_commit, is_shared=is_shared)
-    ended = release_worktree(controller, conclude(controller, delegation, outcome, inspected))
+    concluded = conclude(controller, delegation, outcome, inspected.worktree, inspected.parent)
+    ended = release_worktree(controller, concluded)
     release_superseded(controller, ended)
     return ended

@@ -1,9 +1,10 @@
-"""Which harness a delegation runs through that may name none."""
+"""Which harness a delegation runs through that may name none, and what of a wish its harness cannot keep."""
 
 from __future__ import annotations
 
-from bridge.adapters.registry import chosen_harness
+from bridge.adapters.registry import chosen_harness, harness
 from bridge.control.controller import Controller
+from bridge.control.delegations.model import Request
 from bridge.control.standpoint import Standpoint, find_session
 from bridge.conversations.forest import require_session
 
@@ -31,3 +32,22 @@ def choose_harness(
         of_session=of_session,
         configured=settings.harness,
     )
+
+
+def request_notices(controller: Controller, request: Request) -> tuple[str, ...]:
+    """Return, in sentences, what of a request cannot be kept, or perhaps not.
+
+    Raises
+    ------
+    UnknownHarness
+        If there is no such harness.
+    """
+    settings = controller.settings
+    runner = harness(request.harness, settings.harness, state=settings.home)
+    if not request.tokens or runner.capabilities.usage:
+        return ()
+    text = (
+        f"The harness {runner.name} is not known to report the tokens it uses: the budget of {request.tokens} counts "
+        "for policy, and ends the worker only if the harness does report them."
+    )
+    return (text,)

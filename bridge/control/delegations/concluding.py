@@ -31,6 +31,7 @@ from bridge.git.observe import Observation
 from bridge.git.paths import plain_path
 from bridge.git.repository import discover
 from bridge.git.worktrees import checkout_drift, require_registered
+from bridge.semantics.stamps import UNBORN
 from bridge.storage.transaction import Connection
 from bridge.workspaces.models import folder_of
 from bridge.workspaces.store import find_workspace, save_state
@@ -70,6 +71,7 @@ def inspect(
             worktree,
             ref=RESULT_REF.format(delegation_id=delegation_id),
             message=f"Work of task {delegation_id}, preserved by Bridge",
+            clean_at=_clean_at(observation),
             timeout_seconds=timeout,
         )
         location = discover(worktree)
@@ -95,6 +97,12 @@ def inspect(
     return Inspected(facts, preserved, observation)
 
 
+def _clean_at(observation: Observation) -> str | None:
+    """Return the commit that a worktree is at with nothing beside it, by the exact look just taken; else None."""
+    state = observation.state
+    return state.head if state is not None and observation.is_clean and state.head != UNBORN else None
+
+
 def _foreign(controller: Controller, delegation_id: str, worktree: Path) -> str | None:
     """Return why git is not to be run in a worktree; None if it may be.
 
@@ -113,12 +121,34 @@ def _foreign(controller: Controller, delegation_id: str, worktree: Path) -> str 
     return None
 
 
+def stamp_of_parent(controller: Controller, delegation: Delegation) -> Observation:
+    """Return the state of the checkout that delegated, for the entry of the result in its session."""
+    with controller.store.read() as connection:
+        workspace_id = require_session(connection, delegation.parent_session_id).workspace_id
+    parent = controller.observer.stamp_session(controller.store, workspace_id)
+    controller.keeper.keep(parent)
+    return parent
+
+
 def conclude(
-    controller: Controller, delegation: Delegation, outcome: AttemptOutcome, inspected: Inspected
+    controller: Controller,
+    delegation: Delegation,
+    outcome: AttemptOutcome,
+    inspected: Inspected,
+    parent: Observation | None = None,
 ) -> Delegation:
     """Settle a result and record it once: in the worker's session, at the delegation's cursor, and in its row.
 
-    Returns the delegation as it is afterwards.
+    Parameters
+    ----------
+    parent
+        The state of the checkout that delegated (:func:`stamp_of_parent`), looked at since the worker ended; None if
+        that is to be looked at here.
+
+    Returns
+    -------
+    Delegation
+        As it is afterwards.
 
     Raises
     ------
@@ -126,11 +156,9 @@ def conclude(
         If its result is recorded already; nothing is written then.
     """
     with controller.store.read() as connection:
-        workspace_id = require_session(connection, delegation.parent_session_id).workspace_id
         cited = _cited(connection, delegation)
     payload = _payload(delegation, outcome, inspected, cited)
-    parent = controller.observer.stamp_session(controller.store, workspace_id)
-    controller.keeper.keep(parent)
+    parent = stamp_of_parent(controller, delegation) if parent is None else parent
     # Redacted, checked and hashed here and not under the write lock: a result may be large.
     prepare = controller.recorder.prepare
     result = prepare(EntryDraft(kind=RESULT_KIND, payload=payload, cursor=delegation.cursor_owner), parent.stamp)
@@ -160,7 +188,7 @@ def _cited(connection: Connection, delegation: Delegation) -> list[str]:
 
 def _payload(delegation: Delegation, outcome: AttemptOutcome, inspected: Inspected, cited: list[str]) -> dict[str, Any]:
     request = delegation.request
-    assignment = Assignment(delegation.id, request.role, request.write_mode, request.owned_paths)
+    assignment = Assignment(delegation.id, request.role, request.write_mode, request.owned_paths, request.tokens)
     payload = settle(assignment, outcome, inspected.facts)
     stamp = stamp_to_json(inspected.observation.stamp)
     payload["stamp"] = {key: value for key, value in stamp.items() if value is not None}

@@ -214,6 +214,7 @@ class Delegator:
         running = dict(lane.running)
         considered = await to_thread.run_sync(partial(_consider, self._controller, queue, running, lane.clock))
         for (orchestration, delegation), item in zip(queue, considered, strict=True):
+            lane.waiting[delegation.id] = (orchestration.later(), delegation)
             if item.decision.outcome is Verdict.QUEUED and not await self._is_closed(delegation):
                 continue
             answer = await to_thread.run_sync(partial(ask, orchestration, delegation, item, []))

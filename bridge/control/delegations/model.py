@@ -83,7 +83,7 @@ class Request:
     attempts_permitted
         How many tries there may be; a further one is made only after an invalid result.
     network
-        Whether it asks for the network.
+        True asks for the network, False has it kept from the worker; None leaves it to the checkout and the policy.
     tokens
         Tokens it may use at most, for the budget; 0 where nobody counts.
     """
@@ -102,7 +102,7 @@ class Request:
     output_schema: Mapping[str, Any] | None = None
     timeout_seconds: float = 1800.0
     attempts_permitted: int = 1
-    network: bool = False
+    network: bool | None = None
     tokens: int = 0
 
     def to_json(self) -> dict[str, Any]:

@@ -63,8 +63,12 @@ def begin(controller: Controller, start: Start) -> Orchestration:
     observation = check_startable(
         controller, start.workspace.folder, start.session_id, dirty=start.dirty, requests=start.requests
     )
+    known: Agent | None = None
     if start.session_id is None:
         controller.keeper.keep(observation)
+    else:
+        with controller.store.read() as connection:
+            known = agents.agent_of_session(connection, start.session_id)
 
     def record(recording: RecordingTransaction) -> tuple[str, Agent]:
         connection, moment = recording.tx.connection, recording.moment
@@ -90,7 +94,10 @@ def begin(controller: Controller, start: Start) -> Orchestration:
             recording.update_session(session_id, agent_id=agent.id)
         return session_id, agent
 
-    session_id, agent = controller.recorder.transact(record)
+    if known is not None and start.session_id is not None:
+        session_id, agent = start.session_id, known
+    else:
+        session_id, agent = controller.recorder.transact(record)
     return Orchestration(
         controller=controller,
         controller_id=controller.register(),
@@ -100,6 +107,7 @@ def begin(controller: Controller, start: Start) -> Orchestration:
         dirty=start.dirty,
         limits=_limits(start, policy),
         policy=policy,
+        checked=observation,
     )
 
 

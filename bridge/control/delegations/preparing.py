@@ -102,6 +102,7 @@ class _Making:
     location: RepositoryLocation | None = None
     ports: Ports = field(default_factory=lambda: Ports({}, []))
     is_lent: bool = False
+    is_network_allowed: bool = True
     notices: list[str] = field(default_factory=list)
 
     @property
@@ -128,7 +129,12 @@ class _Making:
 
 @asynccontextmanager
 async def placed(
-    controller: Controller, delegation: Delegation, *, worktree: Path, session_id: str
+    controller: Controller,
+    delegation: Delegation,
+    *,
+    worktree: Path,
+    session_id: str,
+    is_network_allowed: bool = True,
 ) -> AsyncIterator[Place]:
     """Make a delegation's worktree ready for its worker, and take things back when the worker has ended.
 
@@ -138,13 +144,15 @@ async def placed(
         Where the worker works; it exists.
     session_id
         The worker's session, which gets a hidden note of what was done and what is not kept.
+    is_network_allowed
+        Whether the policy lets such workers reach the network.
 
     Raises
     ------
     InvalidConfiguration, SetupFailed, NoFreePort, ConfinementRefused, ObjectsNotTaken
         If it cannot be made ready; what had been reserved is given back, the worktree stays as it is.
     """
-    making = _Making(controller, delegation, session_id, worktree, worktree)
+    making = _Making(controller, delegation, session_id, worktree, worktree, is_network_allowed=is_network_allowed)
     try:
         place = await to_thread.run_sync(_make, making)
         report = await _set_up(making, place) if making.is_own else None
@@ -210,6 +218,7 @@ def _make(making: _Making) -> Place:
         location=making.location,
         lent=making.lent if making.is_isolated else None,
         temporary=making.temporary,
+        is_network_allowed=making.is_network_allowed,
     )
     making.notices += [f"{notice}: {WORDS[notice]}." for notice in confining.notices]
     if confining.confinement is not None and making.is_isolated:

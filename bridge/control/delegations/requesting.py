@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from bridge.adapters.base import Capabilities, Evidence
 from bridge.adapters.errors import CommandMissing
@@ -41,6 +41,9 @@ from bridge.semantics.results import check_output_schema
 from bridge.workspaces.models import Workspace, WorkspaceKind, WorkspaceStatus
 from bridge.workspaces.store import list_workspaces, save_state
 
+#: How old the look at the checkout may be that a request was checked on, for its entry to carry it too.
+MAX_SEEN_SECONDS: Final = 1.0
+
 _STANDING = [status for status in WorkspaceStatus if status is not WorkspaceStatus.REMOVED]
 
 
@@ -57,6 +60,8 @@ class Orchestration:
     limits: PolicyLimits = field(default_factory=PolicyLimits)
     policy: WorkspacePolicy = field(default_factory=WorkspacePolicy)
     plan_id: str | None = None
+    #: The exact look at the checkout that was taken for this very request, as long as that is just being answered.
+    checked: Observation | None = None
 
     @property
     def checkout(self) -> Path:
@@ -70,7 +75,11 @@ class Orchestration:
 
     def of_plan(self, plan_id: str) -> Orchestration:
         """Return the same orchestration as part of a recorded plan."""
-        return replace(self, plan_id=plan_id)
+        return replace(self, plan_id=plan_id, checked=None)
+
+    def later(self) -> Orchestration:
+        """Return the same orchestration for a request that could not be answered at once: it is looked at anew."""
+        return replace(self, checked=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +117,7 @@ def policy_request(
         checkout=orchestration.workspace.worktree_id or orchestration.workspace.id,
         owned_paths=tuple(normalise(path) for path in request.owned_paths),
         needs=tuple(needs),
-        network=request.network,
+        network=request.network is True,
         tokens=request.tokens,
         timeout_seconds=request.timeout_seconds,
         harness=request.harness,
@@ -186,8 +195,7 @@ def ask(
     into; nothing is recorded then.
     """
     controller = orchestration.controller
-    # The exact path: the base of a worker never rests on a hint.
-    observation = controller.observer.observe_exactly(orchestration.checkout)
+    observation = _seen(orchestration)
     controller.keeper.keep(observation)
     decision: dict[str, Any] = {
         **considered.decision.to_json(),
@@ -224,6 +232,16 @@ def ask(
     if approved is None or updated.status is not DelegationStatus.PREPARING:
         return updated
     return replace(approved, delegation=updated)
+
+
+def _seen(orchestration: Orchestration) -> Observation:
+    """Return an exact look at the checkout that began after the request came: the base never rests on a hint."""
+    controller, checked = orchestration.controller, orchestration.checked
+    if checked is not None:
+        age = (controller.clock.now() - checked.observed_at).total_seconds()
+        if 0.0 <= age <= MAX_SEEN_SECONDS:
+            return checked
+    return controller.observer.observe_exactly(orchestration.checkout)
 
 
 def _overruled(decision: Mapping[str, Any], reason: str, explanation: str) -> dict[str, Any]:

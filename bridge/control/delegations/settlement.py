@@ -57,6 +57,8 @@ class AttemptOutcome:
     resets_at: str | None = None
     exit_status: int | None = None
     duration_seconds: float = 0.0
+    #: What was used in all attempts, by what the harness reported; None if it ran and reported nothing.
+    tokens_used: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class Assignment:
     role: str
     write_mode: str
     owned_paths: tuple[str, ...] = ()
+    #: Tokens it may use; 0 for no limit.
+    tokens: int = 0
 
 
 @dataclass
@@ -88,6 +92,10 @@ def settle(assignment: Assignment, outcome: AttemptOutcome, facts: GitFacts) -> 
     submission = outcome.submission or {}
     draft.risks.extend(submission.get("risks", ()))
     draft.risks.extend(facts.drift[:MAX_NOTES])
+    if assignment.tokens and outcome.tokens_used is None:
+        draft.risks.append(
+            f"The harness did not report what it used, so the budget of {assignment.tokens} tokens was not kept."
+        )
     files = _bounded(facts.files_changed)
     if len(files) < len(facts.files_changed):
         draft.risks.append(f"Only the first {len(files)} of {len(facts.files_changed)} changed paths are listed.")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
-from sqlalchemy import Connection, Row, insert, or_, select, tuple_, update
+from sqlalchemy import Connection, Row, bindparam, insert, or_, select, tuple_, update
 
 from bridge.control.delegations.model import (
     OPEN_STATUSES,
@@ -21,7 +22,18 @@ from bridge.control.delegations.model import (
 from bridge.foundation.canonical import canonical_text, parse_json
 from bridge.foundation.redaction import redact, redact_text
 from bridge.process.identity import ProcessIdentity
+from bridge.storage.prepared import Prepared
 from bridge.storage.tables import attempts, controllers, delegations, plans, submissions
+
+#: Requests and decisions that are kept as read, and the longest text of one that is: a delegation's row is read some
+#: twenty times until it has ended, and every row of a session at each of its requests.
+_READ_TEXTS: Final = 512
+_READ_CHARACTERS: Final = 16 * 1024
+#: Statements that are kept, one for each set of columns that some step changes; there are about twenty.
+_UPDATES: Final = 64
+
+_COLUMNS: Final = tuple(column.name for column in delegations.columns)
+_BY_ID: Final = Prepared(select(delegations).where(delegations.c.id == bindparam("id")), "id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +168,22 @@ def update_delegation(connection: Connection, delegation_id: str, *, updated_at:
     }
     if "decision" in values and values["decision"] is not None:
         values["decision"] = canonical_text(values["decision"])
-    connection.execute(
-        update(delegations).where(delegations.c.id == delegation_id).values(updated_at=updated_at, **values)
-    )
+    values["updated_at"] = updated_at
+    _update_of(tuple(values)).run(connection, delegation_id, *values.values())
+
+
+@lru_cache(_UPDATES)
+def _update_of(columns: tuple[str, ...]) -> Prepared:
+    """Return the statement that changes these columns of a delegation."""
+    new: dict[str, Any] = {column: bindparam(f"new_{column}") for column in columns}
+    statement = update(delegations).where(delegations.c.id == bindparam("which")).values(new)
+    return Prepared(statement, "which", *(f"new_{column}" for column in columns))
 
 
 def delegation_by_id(connection: Connection, delegation_id: str) -> Delegation | None:
     """Return one delegation, or None."""
-    row = connection.execute(select(delegations).where(delegations.c.id == delegation_id)).one_or_none()
-    return None if row is None else _delegation(row)
+    row = _BY_ID.run(connection, delegation_id).fetchone()
+    return None if row is None else _read_delegation(dict(zip(_COLUMNS, row, strict=True)))
 
 
 def is_cancel_requested(connection: Connection, delegation_id: str) -> bool:
@@ -398,9 +417,23 @@ def _delegation_values(delegation: Delegation) -> dict[str, Any]:
 
 
 def _delegation(row: Row[Any]) -> Delegation:
-    values = dict(row._mapping)  # noqa: SLF001 - the documented way to a row's columns
-    values["status"] = DelegationStatus(row.status)
-    values["request"] = Request.from_json(parse_json(row.request))
-    values["decision"] = None if row.decision is None else parse_json(row.decision)
-    values["adoption_status"] = None if row.adoption_status is None else AdoptionStatus(row.adoption_status)
+    return _read_delegation(dict(row._mapping))  # noqa: SLF001 - the documented way to a row's columns
+
+
+def _read_delegation(values: dict[str, Any]) -> Delegation:
+    """Return a delegation from its columns. What is shared of it with others is not to be changed by anybody."""
+    request, decision, adoption = values["request"], values["decision"], values["adoption_status"]
+    values["status"] = DelegationStatus(values["status"])
+    values["request"] = _request(request) if len(request) <= _READ_CHARACTERS else _read_request(request)
+    if decision is not None:
+        values["decision"] = _decision(decision) if len(decision) <= _READ_CHARACTERS else parse_json(decision)
+    values["adoption_status"] = None if adoption is None else AdoptionStatus(adoption)
     return Delegation(**values)
+
+
+def _read_request(text: str) -> Request:
+    return Request.from_json(parse_json(text))
+
+
+_request = lru_cache(_READ_TEXTS)(_read_request)
+_decision = lru_cache(_READ_TEXTS)(parse_json)

@@ -13,7 +13,7 @@ from anyio import to_thread
 from bridge.adapters.base import Evidence, FailureClass, Outcome, SubmissionSource, TaskRequest
 from bridge.adapters.events import AdapterEvent
 from bridge.adapters.registry import harness
-from bridge.agents.policy import is_tried_again
+from bridge.agents.policy import is_network_allowed, is_tried_again
 from bridge.agents.policy_file import WorkspacePolicy
 from bridge.control.access.offering import Offer, offer_in
 from bridge.control.access.tokens import bind_in, revoke_of_delegation
@@ -59,6 +59,8 @@ class Assigned:
     #: What its processes get of their place, once that is ready.
     place: Place | None = None
     spark: str = ""
+    #: What the attempts before used of its tokens.
+    tokens_used: int = 0
 
 
 async def work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
@@ -74,9 +76,16 @@ async def work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
     InvalidConfiguration, SetupFailed, NoFreePort, ConfinementRefused, ObjectsNotTaken
         If the worker's place cannot be made ready; no attempt was begun then.
     """
-    session_id = assigned.worker_session_id
+    delegation = assigned.delegation
+    place_made = placed(
+        controller,
+        delegation,
+        worktree=assigned.worktree,
+        session_id=assigned.worker_session_id,
+        is_network_allowed=is_network_allowed(assigned.policy.limits, delegation.request.role),
+    )
     try:
-        async with placed(controller, assigned.delegation, worktree=assigned.worktree, session_id=session_id) as place:
+        async with place_made as place:
             return await _work(controller, replace(assigned, place=place))
     except SetupFailed as error:
         if not error.details["is_cancelled"]:
@@ -89,18 +98,23 @@ async def _work(controller: Controller, assigned: Assigned) -> AttemptOutcome:
     permitted, number = delegation.request.attempts_permitted, 0
     problems: Sequence[Mapping[str, str]] = ()
     failures: list[str] = []
+    used: int | None = None
     while True:
         number += 1
         if await to_thread.run_sync(partial(_is_to_end, controller, delegation.id)):
-            return _cancelled_before(number, permitted)
-        outcome = await _attempt(controller, assigned, number, permitted, problems)
+            return replace(_cancelled_before(number, permitted), tokens_used=used or 0)
+        outcome = await _attempt(controller, replace(assigned, tokens_used=used or 0), number, permitted, problems)
+        if outcome.tokens_used is not None:
+            used = (used or 0) + outcome.tokens_used
+        outcome = replace(outcome, tokens_used=used)
+        has_tokens = not delegation.request.tokens or (used or 0) < delegation.request.tokens
         if outcome.failure_class is None:
-            if outcome.submission is not None or number >= permitted:
+            if outcome.submission is not None or number >= permitted or not has_tokens:
                 return outcome
             problems = outcome.field_errors
             continue
         failures.append(outcome.failure_class)
-        is_again = is_tried_again(assigned.policy.limits, failures)
+        is_again = has_tokens and is_tried_again(assigned.policy.limits, failures)
         if outcome.failure_class == FailureClass.QUOTA_EXHAUSTED:
             pausing = partial(sit_out, controller, delegation, outcome.resets_at, assigned.policy)
             await pausing(is_waiting=is_again)
@@ -247,6 +261,7 @@ def _task_request(
         silence_seconds=controller.settings.worker_silence_seconds,
         permission=Approver(controller, assigned.delegation, number, assigned.worktree, assigned.policy.approvals),
         next_message=Inbox(controller, assigned.delegation, number),
+        tokens=request.tokens - assigned.tokens_used if request.tokens else None,
     )
 
 
@@ -278,6 +293,7 @@ def _judged(outcome: Outcome, check: ResultCheck, number: int, permitted: int) -
         failure_class=None if failure is None else str(failure),
         failure_detail=outcome.detail,
         resets_at=outcome.resets_at,
+        tokens_used=outcome.tokens_used,
         exit_status=outcome.exit_status if outcome.signal is None else -outcome.signal,
     )
 

@@ -134,6 +134,10 @@ def _delegation(result: dict[str, Any]) -> dict[str, Any]:
     return {name: result[name] for name in ("id", "name", "status", "role", "harness")}
 
 
+def _asked(result: dict[str, Any]) -> dict[str, Any]:
+    return {**_delegation(result), "notices": result["notices"]}
+
+
 def _wait(arguments: dict[str, Any]) -> dict[str, Any]:
     seconds = arguments.pop("seconds", WAIT_SECONDS)
     return {**arguments, "timeout_ms": seconds * 1000}
@@ -241,6 +245,7 @@ _TABLE: Final = (
             "output_schema",
             "harness",
             "command",
+            "network",
             "dirty",
         ),
         extra={
@@ -261,8 +266,12 @@ _TABLE: Final = (
             }
         },
         arrange=_request,
-        shape=_delegation,
-        result=forms.record("The delegation as it was asked for.", **_DELEGATION),
+        shape=_asked,
+        result=forms.record(
+            "The delegation as it was asked for, and what of it cannot be kept.",
+            **_DELEGATION,
+            notices=forms.listing(_TEXT),
+        ),
     ),
     Tool(
         "wait_delegation",

@@ -14,7 +14,7 @@ from bridge.control.delegations.adoption.discarding import discard
 from bridge.control.delegations.adoption.model import MAX_TASKS, Method, Wish
 from bridge.control.delegations.adoption.previewing import preview
 from bridge.control.delegations.bases import DirtyMode
-from bridge.control.delegations.choosing import choose_harness
+from bridge.control.delegations.choosing import choose_harness, request_notices
 from bridge.control.delegations.delegating import Wanted, delegator_of
 from bridge.control.delegations.model import Delegation, Request
 from bridge.control.delegations.tasks import find_task, task_details
@@ -63,7 +63,11 @@ class RequestParams(OfSession):
     timeout_seconds: int = param("Time limit of one attempt.", default=1800, minimum=1, maximum=7 * 24 * 3600)
     attempts: int = param("Tries; a further one follows an invalid result only.", default=1, minimum=1, maximum=10)
     dirty: Literal["refuse", "ignore", "carry"] = param("What becomes of uncommitted work.", default="refuse")
-    network: bool = param("Whether it asks for the network.", default=False)
+    network: bool | None = param(
+        "True asks for the network; false has it kept from the worker, or the worker refused where the kernel cannot; "
+        "null leaves it to the checkout and the policy.",
+        default=None,
+    )
     tokens: int = param("Tokens it may use, for the budget; 0: nobody counts.", default=0, minimum=0, maximum=10**12)
 
 
@@ -96,7 +100,14 @@ async def delegations_request(call: Call, params: RequestParams) -> dict[str, An
         tokens=params.tokens,
     )
     wanted = Wanted(request=request, session=params.session, dirty=DirtyMode(params.dirty))
-    return (await delegator_of(call.controller).request(call.standpoint, wanted)).to_json()
+    return await asked_for(call, wanted)
+
+
+async def asked_for(call: Call, wanted: Wanted) -> dict[str, Any]:
+    """Ask for a delegation; return it as it is, and what of the wish cannot be kept."""
+    notices = request_notices(call.controller, wanted.request)
+    asked = await delegator_of(call.controller).request(call.standpoint, wanted)
+    return {**asked.to_json(), "notices": list(notices)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from anyio import to_thread
 
-from bridge.control.delegations.delegating import Wanted, delegator_of
+from bridge.control.delegations.delegating import Wanted
 from bridge.control.delegations.model import Delegation
 from bridge.control.delegations.steering.approvals import decide, find_approval, list_approvals
 from bridge.control.delegations.steering.looking import task_diff
@@ -18,7 +18,7 @@ from bridge.control.delegations.tasks import find_task
 from bridge.control.plans.retrying import wanted_again
 from bridge.rpc.methods.calls import MAX_PAGE, REFERENCE, Call, TaskParams
 from bridge.rpc.methods.calls_connection import Nothing
-from bridge.rpc.methods.calls_delegations import MAX_TEXT
+from bridge.rpc.methods.calls_delegations import MAX_TEXT, asked_for
 from bridge.rpc.methods.shapes import param
 
 #: Who decided or lifted something, where the caller is the operator.
@@ -44,7 +44,7 @@ class RetryParams(TaskParams):
 
 async def delegations_retry(call: Call, params: RetryParams) -> dict[str, Any]:
     wanted = await to_thread.run_sync(partial(_wanted, call, params))
-    return (await delegator_of(call.controller).request(call.standpoint, wanted)).to_json()
+    return await asked_for(call, wanted)
 
 
 def _wanted(call: Call, params: RetryParams) -> Wanted:

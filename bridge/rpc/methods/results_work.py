@@ -13,6 +13,12 @@ WAITED: Final = {
     "properties": {**DELEGATION["properties"], "ended": FLAG},
     "required": sorted([*DELEGATION["required"], "ended"]),
 }
+ASKED: Final = {
+    **DELEGATION,
+    "description": "The delegation as it was asked for, and what of it cannot be kept.",
+    "properties": {**DELEGATION["properties"], "notices": listing(TEXT)},
+    "required": sorted([*DELEGATION["required"], "notices"]),
+}
 MESSAGE: Final = record(
     "What was said to a worker, and when it was told.",
     delegation_id=TEXT,

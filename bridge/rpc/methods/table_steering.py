@@ -9,7 +9,7 @@ from bridge.agents.errors import InvalidOwnedPath
 from bridge.control import errors as control
 from bridge.foundation.errors import InvalidConfiguration
 from bridge.git import errors as git
-from bridge.rpc.methods import calls_steering, results, results_work
+from bridge.rpc.methods import calls_steering, results_work
 from bridge.rpc.methods.calls_connection import Nothing
 from bridge.rpc.methods.method import REFERENCE_ERRORS, Method, Mode
 from bridge.rpc.roles import READERS, WORKERS, WRITERS
@@ -38,7 +38,7 @@ STEERING_TABLE: Final = (
         "delegations/retry",
         "Have an ended task tried again, in its worktree or from HEAD",
         calls_steering.RetryParams,
-        results.DELEGATION,
+        results_work.ASKED,
         calls_steering.delegations_retry,
         WRITERS,
         (

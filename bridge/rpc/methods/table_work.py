@@ -22,7 +22,7 @@ WORK_TABLE: Final = (
         "delegations/request",
         "Ask for a worker; it runs in the controller as soon as policy allows",
         calls_delegations.RequestParams,
-        results.DELEGATION,
+        results_work.ASKED,
         calls_delegations.delegations_request,
         WORKERS,
         (

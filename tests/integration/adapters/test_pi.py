@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -280,3 +282,52 @@ async def test_a_program_that_comes_to_no_session_is_an_error(pi, request_for, h
 async def test_a_program_that_is_not_there(request_for):
     with pytest.raises(ProgramNotFound):
         await PiHarness("pi", ("no-such-pi",)).open(request_for())
+
+
+async def test_it_is_given_tools_by_an_extension_and_no_token_by_its_environment(pi, request_for):
+    source = """
+        import os
+        at = sys.argv.index("--extension")
+        path = os.environ["BRIDGE_PI_SERVERS"]
+        told = [os.path.basename(sys.argv[at + 1]), json.load(open(path)), oct(os.stat(path).st_mode & 0o777)]
+        told.append("secret" in " ".join([*sys.argv, *os.environ.values()]))
+        state(read())
+        asked = read()
+        answer(asked)
+        assistant(json.dumps([*told, os.path.exists(path)]))
+        say("agent_end", messages=[])
+        state(read())
+    """
+    harness = pi(source, head=_HEAD.replace("    state(read())\n", ""))
+    server = {"name": "bridge", "command": "bridge", "args": ["mcp"], "env": [{"name": "T", "value": "secret"}]}
+    assert harness.capabilities.mcp
+    found = await ended(harness, request_for(mcp_servers=[server]))
+    assert json.loads(found["assistant.message"]["text"]) == ["tools.ts", [server], "0o600", False, False]
+
+
+async def test_without_tools_it_is_started_as_ever(pi, request_for):
+    source = """
+        asked = read()
+        answer(asked)
+        assistant(str("--extension" in sys.argv))
+        say("agent_end", messages=[])
+        state(read())
+    """
+    bare = replace(pi(source), has_tools=False)
+    assert not bare.capabilities.mcp
+    found = await ended(bare, request_for(mcp_servers=[{"name": "bridge", "command": "x", "args": [], "env": []}]))
+    assert found["assistant.message"]["text"] == "False"
+
+
+async def test_what_its_messages_used_is_told_while_the_turn_runs(pi, request_for):
+    harness = pi("""
+        asked = read()
+        answer(asked)
+        assistant("", stop="toolUse", usage={"input": 5, "output": 2, "totalTokens": 7})
+        assistant("done", usage={"input": 9, "output": 1, "totalTokens": 10})
+        say("agent_end", messages=[])
+        state(read())
+    """)
+    told: list[int] = []
+    await ended(harness, request_for(spending=told.append))
+    assert told == [7, 17]

@@ -325,3 +325,37 @@ async def test_a_worker_that_asks_is_allowed_by_the_policy(make):
     _, sink, _ = await run(scripted(), make(f"!ask rm\n{result()}"))
     (answered,) = [event.payload for event in sink.events if event.kind == "approval.resolved"]
     assert (answered["decision"], answered["decided_by"]) == ("allow_once", "policy")
+
+
+async def test_a_turn_that_uses_more_than_it_may_is_ended_where_it_is(make, tmp_path):
+    task = make(f"!write a.txt hello\n!usage 80 40\n!sleep 60\n{result()}", tokens=79)
+    outcome, sink, desk = await run(scripted(), task)
+    assert outcome.failure is FailureClass.TOKENS_EXHAUSTED
+    assert outcome.detail == "The agent used 80 tokens, and had 79. It was ended."
+    assert desk.taken == []
+    assert (tmp_path / "worktree" / "a.txt").exists()
+    ended = sink.events[-1]
+    assert (ended.kind, ended.payload["status"]) == ("turn.completed", "cancelled")
+
+
+async def test_a_result_handed_in_by_the_turn_that_used_too_much_stands(make):
+    outcome, _, desk = await run(scripted(), make(f"!usage 3 40\n{result()}", tokens=42))
+    assert (outcome.failure, outcome.tokens_used) == (None, 43)
+    assert [json.loads(raw) for raw in desk.taken] == [RESULT]
+
+
+async def test_no_further_turn_begins_once_the_tokens_are_used(make):
+    # The first answer is no result, and mending it would be another turn.
+    outcome, _, desk = await run(scripted(), make("!usage 3 40\n!say nothing of use", tokens=42))
+    assert (outcome.failure, outcome.tokens_used) == (FailureClass.TOKENS_EXHAUSTED, 43)
+    assert len(desk.taken) == 1
+
+
+async def test_exactly_what_it_may_is_not_too_much(make):
+    outcome, _, _ = await run(scripted(), make(f"!usage 3 39\n{result()}", tokens=42))
+    assert (outcome.failure, outcome.tokens_used) == (None, 42)
+
+
+async def test_who_reports_nothing_is_not_counted(make):
+    outcome, _, _ = await run(scripted(), make(result(), tokens=1))
+    assert (outcome.failure, outcome.tokens_used) == (None, None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 import anyio
@@ -13,6 +15,8 @@ from bridge.agents.policy_model import DEFAULT_MAX_RUNNING
 from bridge.control.delegations.bases import DirtyMode
 from bridge.control.delegations.delegating import Wanted, delegator_of, end_delegations
 from bridge.control.delegations.model import DelegationStatus, Request
+from bridge.control.delegations.orchestrating import Start, begin
+from bridge.control.delegations.requesting import MAX_SEEN_SECONDS, _seen
 from bridge.control.errors import ControllerStopping, ReferenceNotFound, UncommittedWork
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.errors import SessionNotFound
@@ -198,3 +202,29 @@ def test_one_delegator_per_controller(controller, another_controller):
     assert delegator_of(controller) is delegator_of(controller)
     assert delegator_of(another_controller()) is not delegator_of(controller)
     anyio.run(partial(end_delegations, controller))
+
+
+async def test_what_a_request_was_checked_on_is_what_its_entry_carries_only_while_it_is_fresh(world):
+    start = Start(workspace=world.workspace, session_id=world.session(), label=None, dirty=DirtyMode.REFUSE)
+    orchestration = begin(world.controller, start)
+    checked = orchestration.checked
+    assert checked is not None
+    assert _seen(orchestration) is checked
+    too_old = replace(checked, observed_at=checked.observed_at - timedelta(seconds=MAX_SEEN_SECONDS))
+    assert _seen(replace(orchestration, checked=too_old)) is not too_old
+    from_tomorrow = replace(checked, observed_at=checked.observed_at + timedelta(days=1))
+    assert _seen(replace(orchestration, checked=from_tomorrow)) is not from_tomorrow
+    assert orchestration.later().checked is None
+    assert orchestration.of_plan("p1").checked is None
+
+
+async def test_one_that_waited_starts_from_the_head_of_its_turn(delegator, world, here, held):
+    session = world.session("hello")
+    world.repo.commit("policy", bridge_toml="[policy]\nmax_running = 1\n")
+    await delegator.request(here, wanted("first", command=held("go"), session=session))
+    await until_running(delegator, world, "first")
+    second = await delegator.request(here, wanted("second", session=session))
+    head = world.repo.commit("meanwhile")
+    held.let_go("go")
+    with anyio.fail_after(60):
+        assert (await delegator.wait(second.id)).base_commit == head

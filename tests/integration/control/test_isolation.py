@@ -8,9 +8,13 @@ import sys
 import threading
 from pathlib import Path
 
+import anyio
 import pytest
 
+from bridge.control.delegations.delegating import Wanted, delegator_of, end_delegations
+from bridge.control.delegations.model import Request
 from bridge.control.delegations.preparing import lent_folder
+from bridge.control.standpoint import Standpoint
 from bridge.foundation.config import ConfinementMode
 from bridge.git.process import run_git
 from bridge.process import confinement
@@ -194,6 +198,67 @@ def test_an_offline_worker_reaches_nothing(world):
     world.repo.commit("offline", bridge_toml='[worker]\nnetwork = "none"\n')
     line = f"{sys.executable} -c 'import socket; socket.create_server((\"127.0.0.1\", 0))'"
     assert tried(world, [line]) == {line: False}
+
+
+LISTENING = f"{sys.executable} -c 'import socket; socket.create_server((\"127.0.0.1\", 0))'"
+
+
+def single(world, line, **request):
+    """Run a line of shell as a single delegation and return its result."""
+
+    async def main():
+        delegator = delegator_of(world.controller)
+        asked = Request(name="w", objective="x", command=("/bin/sh", "-c", line), timeout_seconds=60.0, **request)
+        wanted = Wanted(request=asked, session=world.session())
+        with anyio.fail_after(100):
+            found = await delegator.wait((await delegator.request(Standpoint(directory=world.repo.path), wanted)).id)
+        await end_delegations(world.controller)
+        return found
+
+    anyio.run(main)
+    return world.result("w")
+
+
+@pytest.mark.skipif(
+    confinement.landlock_abi() < confinement.NETWORK_ABI, reason="this kernel's Landlock knows no network"
+)
+@pytest.mark.parametrize(
+    ("network", "policy", "status"),
+    [
+        (None, "", "completed"),
+        (True, "", "completed"),
+        (False, "", "failed"),
+        (None, "[policy]\nnetwork = false\n", "failed"),
+        (None, "[policy.roles.implementation]\nnetwork = false\n", "failed"),
+        (None, "[policy.roles.other]\nnetwork = false\n", "completed"),
+    ],
+)
+def test_the_network_is_kept_from_the_one_worker_it_is_to_be_kept_from(world, network, policy, status):
+    world.repo.commit("policy", bridge_toml=policy)
+    assert single(world, LISTENING, network=network)["status"] == status
+
+
+def test_one_that_asks_for_the_network_where_the_checkout_keeps_it_from_all_is_not_started(world, tmp_path):
+    world.repo.commit("offline", bridge_toml='[worker]\nnetwork = "none"\n')
+    found = single(world, f"touch {tmp_path}/ran", network=True)
+    assert (found["status"], found["failure_class"]) == ("failed", "confinement_refused")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("abi", [0, confinement.NETWORK_ABI - 1])
+def test_where_the_network_cannot_be_kept_from_it_a_worker_that_must_not_have_it_is_not_started(
+    world, monkeypatch, tmp_path, abi
+):
+    monkeypatch.setattr(confinement, "landlock_abi", lambda: abi)
+    found = single(world, f"touch {tmp_path}/ran", network=False)
+    assert (found["status"], found["failure_class"]) == ("failed", "confinement_refused")
+    assert "network_unenforced" in found["summary"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_unconfined_a_worker_that_must_not_have_the_network_is_not_started(world):
+    world.repo.commit("off", bridge_toml='[worker]\nconfinement = "off"\n')
+    assert single(world, "true", network=False)["failure_class"] == "confinement_refused"
 
 
 def test_switched_off_a_worker_may_write_anywhere_and_shares_the_repositorys_objects(world, tmp_path):

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from bridge.git import commits
 from bridge.git.commits import (
     commit_tree,
     move_branch,
@@ -303,3 +304,15 @@ def test_a_snapshot_moves_no_ref(repository, location):
     assert taken.had_uncommitted
     assert repository.git("show", f"{taken.tree}:a.txt") == "edited\n"
     assert repository.git("for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
+
+
+def test_what_was_just_seen_clean_is_kept_without_another_look(repository, monkeypatch):
+    head = repository.commit("one", a_txt="a\n")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("it was looked at again")
+
+    monkeypatch.setattr(commits, "read_status", refuse)
+    kept = preserve(repository.path, ref=REF, message="kept", clean_at=head)
+    assert (kept.commit, kept.head, kept.had_uncommitted, kept.omitted) == (head, head, False, ())
+    assert repository.git("rev-parse", REF).strip() == head

@@ -26,14 +26,14 @@ async def test_a_task_waits_for_the_reset_and_goes_on_in_its_worktree(steered):
     await steered.ended(await steered.ask("a", "!write part.txt begun\n!limit 0.5"))
     # The agent meets the limit in each of its attempts; the second one is the last that the policy allows.
     assert attempts(steered, "a") == [(1, "quota_exhausted"), (2, "quota_exhausted")]
-    first, second = steered.world.details("a")["attempts"]
-    assert parse_timestamp(second["started_at"]) - parse_timestamp(first["finished_at"]) >= timedelta(seconds=0.3)
+    second = steered.world.details("a")["attempts"][1]
     found = steered.world.result("a")
     assert (found["status"], found["failure_class"], found["attempt"]) == ("failed", "quota_exhausted", 2)
     assert found["files_changed"] == ["part.txt"]
     faults = [payload for kind, payload in steered.entries("a") if kind == "error"]
     assert [fault["code"] for fault in faults] == ["quota_exhausted", "quota_exhausted"]
-    assert "resets_at" in faults[0]["details"]
+    # However long it took until the first attempt was closed.
+    assert parse_timestamp(second["started_at"]) >= parse_timestamp(faults[0]["details"]["resets_at"])
 
 
 async def test_what_waits_for_a_quota_takes_no_place_and_holds_up_nobody(steered):
