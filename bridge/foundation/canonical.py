@@ -170,3 +170,12 @@ def _check(value: Any, depth: int) -> None:
             raise NotCanonical(f"The value nests deeper than {MAX_DEPTH} levels.")
         for item in value.values() if isinstance(value, dict) else value:
             _check(item, depth + 1)
+
+
+def has_fraction(value: object) -> bool:
+    """Return whether a float stands anywhere in a value that was read from JSON."""
+    if isinstance(value, dict):
+        return any(map(has_fraction, value.values()))
+    if isinstance(value, (list, tuple)):
+        return any(map(has_fraction, value))
+    return isinstance(value, float)

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
-from bridge.foundation.canonical import canonical_text, parse_json
+from bridge.foundation.canonical import canonical_text, has_fraction, parse_json
 from bridge.foundation.errors import InvalidId, NotCanonical
 from bridge.foundation.hashing import digest_hex, entry_hash
 from bridge.foundation.ids import entry_id, require_safe_id, split_entry_id
@@ -451,6 +451,7 @@ def _entry(value: dict[str, Any], line: bytes, place: _Place) -> tuple[PortableE
     # Without its payload, which may be large and is free.
     _require_shape({**value, "payload": None} if "payload" in value else value, "entry", "bad_entry", place)
     plain, withheld = _plain_of(value), "withheld" in value
+    _require_no_fractions(float in map(type, plain), place)
     if "payload" not in value:
         entry = PortableEntry._make((*plain, value["payload_text"], withheld))
         _require_same(entry_line(entry, None), line, place)
@@ -551,10 +552,17 @@ def _header(value: dict[str, Any], line: bytes, place: _Place) -> Header:
 def _require_shape(value: Mapping[str, Any], schema: str, reason: str, place: _Place) -> None:
     found = validator(f"{SCHEMAS}/{schema}")
     if found.is_valid(value):
+        _require_no_fractions(schema != "entry" and has_fraction(value), place)
         return
     fields: list[FieldError] = field_errors(found, value)
     first = f"{fields[0]['path'] or 'the line'} {fields[0]['message']}" if fields else "it is not of the published form"
     raise place.invalid(reason, first.rstrip("."), fields=fields)
+
+
+def _require_no_fractions(has_some: bool, place: _Place) -> None:  # noqa: FBT001 - one fact
+    if has_some:
+        # To a schema 1.0 is an integer.
+        raise place.invalid("not_canonical", "an integer in it is written as a fraction")
 
 
 def _require_same(canonical: bytes, line: bytes, place: _Place) -> None:

@@ -1,7 +1,7 @@
 """What indexing, finding and recalling cost in a large store, and what indexing costs whoever appends meanwhile.
 
     python tests/benchmarks/search_speed.py [--entries 50000] [--chats 1000] [--rounds 40] [--directory PATH]
-        [--keep PATH] [--postgresql]
+        [--keep PATH] [--reindex] [--postgresql]
 
 The store is filled row by row, without Bridge's hashes, which no search looks at: messages of 12 to 60 words out of a
 vocabulary in which few words are very common and most are rare (Zipf), and one word that stands in every message.
@@ -167,6 +167,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--directory")
     parser.add_argument("--keep", metavar="PATH", help="keep the store there; where one was kept, measure that")
+    parser.add_argument("--reindex", action="store_true", help="build the index of a kept store anew")
     parser.add_argument("--postgresql", action="store_true", help="a server of its own instead of SQLite")
     options = parser.parse_args()
     with ExitStack() as stack:
@@ -184,7 +185,7 @@ def main() -> None:
         elif not is_kept:
             fill_sqlite(next(Path(home).rglob("*.db")), words, options.entries, options.chats)
         controller = stack.enter_context(Controller(settings, clock=SystemClock(), environment=os.environ))
-        if not is_kept:
+        if not is_kept or options.reindex:
             measure_indexing(controller)
         size = sum(found.stat().st_size for found in Path(home).rglob("*") if found.is_file())
         print(f"store {size / 1024**2:.0f} MiB")

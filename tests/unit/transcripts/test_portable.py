@@ -383,6 +383,20 @@ def test_what_is_not_as_it_was_written_is_refused_by_line_offset_and_reason(line
     assert data[: details["offset"]].count(b"\n") in {number - 1, data.count(b"\n") - 1}
 
 
+@pytest.mark.parametrize("lines", [LINES, WITH_STATE])
+def test_an_integer_that_is_written_as_a_fraction_is_refused_wherever_it_stands(lines):
+    places = [
+        (number, found.end())
+        for number, line in enumerate(lines)
+        for found in re.finditer(rb"(?<=[:,\[])[0-9]+(?=[,}\]])", line)
+    ]
+    assert {json.loads(lines[number])["type"] for number, _ in places} >= {"bridge.session", "entry"}
+    for number, end in places:
+        changed = [*lines[:number], lines[number][:end] + b".0" + lines[number][end:], *lines[number + 1 :]]
+        with pytest.raises((TranscriptInvalid, UnsupportedTranscriptVersion)):
+            read(changed)
+
+
 def test_an_entry_beside_its_place_is_out_of_order():
     branches = session_of('{"text":"one"}', '{"text":"two"}')
     aside = entry(3, branches[1], '{"text":"aside"}')
