@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -366,7 +367,11 @@ def _compare(report: Report, entry: StoredEntry, body: dict[str, Any], moved_fro
 def beside_line(entry: StoredEntry) -> bytes:
     """Return what of an entry no hash covers, as it enters the digest that an import records."""
     values = [entry.id, *(getattr(entry, name) for name in BESIDE_COLUMNS)]
-    return orjson.dumps(values) + b"\n"
+    try:
+        return orjson.dumps(values) + b"\n"
+    except TypeError:
+        # Somebody put bytes into the row that are no text, as no import does: it needs a line that is another one.
+        return json.dumps(values).encode() + b"\n"
 
 
 def compare_rows(report: Report, connection: Connection, session_id: str, recorded: Recorded) -> None:
