@@ -18,6 +18,9 @@ ARGS ?=
 # How many test processes; the suite is written for two.
 JOBS ?= 2
 
+# Without compiled modules each of the many processes that the tests start compiles Bridge for itself.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.make
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from bridge.foundation.config import Settings, load_settings
 from bridge.foundation.logs import configure_on_first_use
 
 pytest_plugins = ["tests.databases"]
+# As below: the next run would rewrite the assertions of all tests anew.
+sys.dont_write_bytecode = False
 
 # No example is too slow: a busy machine must not fail a test.
 settings.register_profile("bridge", deadline=None)
@@ -49,6 +52,8 @@ def _be_hermetic(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     for name in list(os.environ):
         if name.startswith(("BRIDGE_", "GIT_", "XDG_")):
             monkeypatch.delenv(name)
+    # Hundreds of processes of the tests would compile all of Bridge, each for itself.
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     monkeypatch.setenv("HOME", str(home))
     # No test finds, or leaves behind, a resident controller that it did not start itself.
     monkeypatch.setenv("BRIDGE_CONTROLLER", "off")
