@@ -45,9 +45,9 @@ def answer(*marks: str, why: str = "it fits") -> dict[str, Any]:
 
 
 class ModelServer:
-    """Serves while the block runs; ``bodies`` holds the requests it got."""
+    """Serves while the block runs; ``bodies`` holds the requests it got, each said to have cost ``output_tokens``."""
 
-    def __init__(self, *steps: Step | Played) -> None:
+    def __init__(self, *steps: Step | Played, output_tokens: int = 10) -> None:
         self._steps: Sequence[Step | Played] = steps
         self.bodies: list[dict[str, Any]] = []
         self._lock = threading.Lock()
@@ -62,7 +62,9 @@ class ModelServer:
                     owner._ended.wait(played)
                     return
                 is_error = isinstance(played, int)
-                content = json.dumps({"error": {"message": "scripted"}} if is_error else _completion(played)).encode()
+                content = json.dumps(
+                    {"error": {"message": "scripted"}} if is_error else _completion(played, output_tokens)
+                ).encode()
                 self.send_response(played if is_error else 200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(content)))
@@ -96,7 +98,7 @@ class ModelServer:
         return step(body) if callable(step) else step
 
 
-def _completion(message: dict[str, Any]) -> dict[str, Any]:
+def _completion(message: dict[str, Any], output_tokens: int) -> dict[str, Any]:
     return {
         "id": "x",
         "object": "chat.completion",
@@ -109,5 +111,9 @@ def _completion(message: dict[str, Any]) -> dict[str, Any]:
                 "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
             }
         ],
-        "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+        "usage": {
+            "prompt_tokens": 100,
+            "completion_tokens": output_tokens,
+            "total_tokens": 100 + output_tokens,
+        },
     }

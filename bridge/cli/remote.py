@@ -53,6 +53,8 @@ def is_fit(words: Sequence[str], environment: Mapping[str, str]) -> bool:
     if not _SPECIAL.isdisjoint(words) or environment.get("BRIDGE_LOG"):
         return False
     named = [word for word in words[:3] if word not in {"--json", "--quiet", "-q"}]
+    if named[:1] == ["find"] and "--deep" in words:
+        return False  # a model is asked with the keys and programs of whoever asks, and its library stays with them
     return bool(named) and (named[0] in RESIDENT or " ".join(named[:2]) in RESIDENT)
 
 

@@ -120,13 +120,16 @@ class DeepSearchSettings:
     api_key_variable
         Name of the environment variable with its key; None leaves that to the library.
     harness
-        An agent program that is started without tools.
+        An agent program that is started without tools, with the variables of its table ``[harness.NAME]``.
+    program
+        Where that program is; None: it is looked up by its own name.
     """
 
     model: str | None = None
     base_url: str | None = None
     api_key_variable: str | None = None
     harness: str | None = None
+    program: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,15 +445,11 @@ def _harness(name: str, table: object) -> HarnessSettings:
 
 
 def _deep_search(value: object) -> DeepSearchSettings:
-    names = ("model", "base_url", "api_key_variable", "harness")
-    if (
-        not isinstance(value, dict)
-        or set(value) - set(names)
-        or not all(isinstance(one, str) for one in value.values())
-    ):
-        raise ValueError("a table with model, base_url and api_key_variable, or with harness")
-    if ("model" in value) == ("harness" in value) or ("harness" in value and len(value) > 1):
-        raise ValueError("a table with either a model or a harness")
+    groups = (("model", "base_url", "api_key_variable"), ("harness", "program"))
+    if not isinstance(value, dict) or not all(isinstance(one, str) and one for one in value.values()):
+        raise ValueError("a table of strings")
+    if not any(names[0] in value and not set(value) - set(names) for names in groups):
+        raise ValueError("a table with model, base_url and api_key_variable, or with harness and program")
     return DeepSearchSettings(**value)
 
 

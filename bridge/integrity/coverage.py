@@ -140,9 +140,10 @@ COVERAGE: Final = MappingProxyType(
                             " limit_bytes created_at"),
         "kept_contents": _not("where contents are kept; compared with their digest when they are put back",
                               "repository_id content_digest object_id size"),
-        "recall_documents": _not(_DERIVED + "; its number is checked", "document chat sequence part length"),
+        "recall_documents": _not(_DERIVED + "; its number is checked", "document chat scope sequence part length"),
         "recall_marks": _not(_DERIVED, "session_id chat indexed_through terms_version scope digest changed_at branches"
                              " unreadable_entry_id unreadable_version"),
+        "recall_scopes": _not(_DERIVED, "words number documents"),
         "recall_terms": _not(_DERIVED, "term documents"),
         "recall_state": _not(_DERIVED, "name value"),
         "schema_version": _not("another number is refused when the store is opened", "version_num"),

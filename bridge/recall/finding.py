@@ -6,9 +6,11 @@ asked for, and everything else is worked out of that in the same way on every da
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from functools import partial
 from typing import Final
 
 from bridge.recall import store
@@ -16,7 +18,6 @@ from bridge.recall.asking import Question, Word, ask
 from bridge.recall.index import SLOTS, scope_of, scope_of_session
 from bridge.recall.ranking import Evidence, Ranked, is_confident, is_thin, rank
 from bridge.storage import fulltext
-from bridge.storage.fulltext import DIGEST_INDEX, ENTRY_INDEX
 from bridge.storage.transaction import Connection
 
 #: Newest matches that are looked at, of all words together and for as many words as are looked up one by one; of
@@ -25,6 +26,9 @@ WINDOW: Final = 1_000
 MIN_WINDOW: Final = 200
 #: Newest entries that are looked at where only a time is asked for.
 TIME_WINDOW: Final = 2_000
+
+#: From this part of all documents on, a scope is seen in each match instead of looked up beside the words.
+BROAD_SHARE: Final = 0.25
 
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
@@ -64,6 +68,25 @@ class Found:
     is_confident: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How many documents the index of entries holds, and how many terms they have in all."""
+
+    documents: int
+    terms: int
+
+    @property
+    def average_length(self) -> float:
+        """Terms of a document, 0 if there is none."""
+        return self.terms / max(self.documents, 1)
+
+
+def totals_of(connection: Connection) -> Totals:
+    """Return how much the index holds."""
+    state = store.state(connection)
+    return Totals(state.get("documents", 0), state.get("terms", 0))
+
+
 def understand(
     connection: Connection,
     text: str,
@@ -71,6 +94,7 @@ def understand(
     now: datetime,
     zone: tzinfo | None,
     harnesses: Callable[[], Iterable[str]],
+    totals: Totals,
     is_typing: bool = False,
 ) -> Question:
     """Return what a text asks for, given what the index knows."""
@@ -81,27 +105,26 @@ def understand(
         harnesses=harnesses,
         frequencies=lambda terms: store.frequencies(connection, terms),
         beginnings=lambda prefix, limit: store.beginning_with(connection, prefix, limit),
-        total=store.state(connection).get("documents", 0),
+        total=totals.documents,
         is_typing=is_typing,
     )
 
 
-def find(connection: Connection, question: Question, bounds: Bounds, *, now: datetime) -> Found:
+def find(connection: Connection, question: Question, bounds: Bounds, *, now: datetime, totals: Totals) -> Found:
     """Return the chats that a question asks for, the best first."""
     if not (question.words or question.related) and (question.unseen or not (question.window or question.harness)):
         return Found(question, (), is_relaxed=False, is_confident=False)
-    evidence = _evidence(connection, question.words, question, bounds)
+    evidence = _evidence(connection, question.words, question, bounds, totals)
     if question.related and is_thin(question, evidence):
         # Too few chats hold all words: what they may have meant counts as well, less than what was said.
-        evidence = _evidence(connection, (*question.words, *question.related), question, bounds)
-    state = store.state(connection)
-    average = state.get("terms", 0) / max(state.get("documents", 0), 1)
+        evidence = _evidence(connection, (*question.words, *question.related), question, bounds, totals)
+    today = now.timestamp()
 
     def age_days(document: int | None) -> float:
         moment = 0 if document is None else document // SLOTS
-        return max(0.0, now.timestamp() - moment / 1000) / 86_400
+        return max(0.0, today - moment / 1000) / 86_400
 
-    ranked, is_relaxed = rank(question, evidence, average_length=average, age_days=age_days)
+    ranked, is_relaxed = rank(question, evidence, average_length=totals.average_length, age_days=age_days)
     return Found(question, tuple(ranked), is_relaxed or bool(question.unseen), is_confident(question, ranked))
 
 
@@ -110,34 +133,41 @@ def time_of(document: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=document // SLOTS)
 
 
-def _evidence(connection: Connection, words: Sequence[Word], question: Question, bounds: Bounds) -> dict[int, Evidence]:
+def _evidence(
+    connection: Connection, words: Sequence[Word], question: Question, bounds: Bounds, totals: Totals
+) -> dict[int, Evidence]:
     scopes, span = bounds.scopes(question.harness), _span(question)
     if span is not None and span[0] > span[1]:
         return {}
-    groups = [word.alternatives for word in words]
+    among, inside = store.scopes_within(connection, scopes) if bounds.session_chat is None else ([], 0)
+    is_broad = bool(words) and inside >= max(BROAD_SHARE * totals.documents, 1)
+    newest = partial(
+        fulltext.newest_entries,
+        connection,
+        [] if is_broad else scopes,
+        among=among if is_broad and inside < totals.documents else [],
+        span=span or fulltext.EVERYTHING,
+    )
+
+    def frequency(*shares: float) -> fulltext.Frequency:
+        return fulltext.Frequency(int(inside * math.prod(shares)), totals.documents)
+
     found: dict[int, Evidence] = {}
-
-    def note(rows: list[tuple[int, ...]], words: int) -> None:
-        for document, chat, sequence, length in rows:
-            one = found.get(chat)
-            if one is None:
-                one = found[chat] = Evidence(chat)
-            one.words |= words
-            one.entries[document] = one.entries.get(document, 0) | words
-            one.documents[document] = (sequence, length)
-
-    if not groups:
-        note(fulltext.newest(connection, ENTRY_INDEX, scopes, (), limit=TIME_WINDOW, span=span), 0)
+    if not words:
+        _note_entries(found, newest((), limit=TIME_WINDOW, frequency=frequency()), 0)
         return found
-    each = max(MIN_WINDOW, WINDOW // len(groups))
-    for place, group in enumerate(groups):
-        note(fulltext.newest(connection, ENTRY_INDEX, scopes, (group,), limit=each, span=span), 1 << place)
-    own = groups[: len(question.words)]
+    each = max(MIN_WINDOW, WINDOW // len(words))
+    shares = [word.documents / max(totals.documents, 1) for word in words]
+    for place, word in enumerate(words):
+        rows = newest((word.alternatives,), limit=each, frequency=frequency(shares[place]))
+        _note_entries(found, rows, 1 << place)
+    own = [word.alternatives for word in question.words]
     if len(own) > 1:
         # Beyond the newest matches of each word there may be older entries that hold all of them.
-        note(fulltext.newest(connection, ENTRY_INDEX, scopes, own, limit=each, span=span), (1 << len(own)) - 1)
-    for place, group in enumerate(groups):
-        for (chat,) in fulltext.newest(connection, DIGEST_INDEX, scopes, (group,), limit=MIN_WINDOW):
+        rows = newest(own, limit=each, frequency=frequency(*shares[: len(own)]))
+        _note_entries(found, rows, (1 << len(own)) - 1)
+    for place, word in enumerate(words):
+        for chat in fulltext.newest_digests(connection, scopes, (word.alternatives,), limit=MIN_WINDOW):
             if chat in found or span is None:
                 one = found.get(chat)
                 if one is None:
@@ -145,6 +175,19 @@ def _evidence(connection: Connection, words: Sequence[Word], question: Question,
                 one.digest |= 1 << place
                 one.words |= 1 << place
     return found
+
+
+def _note_entries(found: dict[int, Evidence], rows: Iterable[tuple[int, ...]], words: int) -> None:
+    for document, chat, sequence, length in rows:
+        one = found.get(chat)
+        if one is None:
+            one = found[chat] = Evidence(chat)
+        one.words |= words
+        if document in one.documents:
+            one.entries[document] |= words
+        else:
+            one.entries[document] = words
+            one.documents[document] = (sequence, length)
 
 
 def _span(question: Question) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.foundation.ids import split_entry_id
 from bridge.recall import store
@@ -30,6 +30,8 @@ from bridge.storage.transaction import Connection, Transaction
 
 #: Entries indexed in one transaction: other writers wait no longer than putting them in takes.
 MAX_BATCH: Final = 1_000
+#: Sessions looked at for one, where all must be looked at.
+MAX_SESSIONS: Final = 200
 #: Events looked through at a time for what is new.
 MAX_EVENTS: Final = 5_000
 #: Terms that the parts of a very long entry share, so that a phrase across a cut is found.
@@ -38,8 +40,7 @@ PART_OVERLAP: Final = 64
 SLOTS: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """An entry, or a part of one, to put in under the first free number from ``number`` on."""
 
     number: int
@@ -80,6 +81,8 @@ class Batch:
         Entries read for it.
     is_last
         Whether nothing is left after it.
+    through
+        The session up to which all are done, in the order of their ids, where all are looked at; None: they were not.
     """
 
     parts: tuple[SessionPart, ...]
@@ -87,6 +90,7 @@ class Batch:
     entries: int
     is_last: bool
     outdated: bool = False
+    through: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,11 @@ def backlog(connection: Connection) -> Backlog:
 
 
 def prepare(
-    connection: Connection, session_ids: Iterable[str] | None = None, *, limit: int = MAX_BATCH
+    connection: Connection,
+    session_ids: Iterable[str] | None = None,
+    *,
+    limit: int = MAX_BATCH,
+    after: str | None = None,
 ) -> Batch | None:
     """Return the next work, made ready in a snapshot; None if there is none.
 
@@ -166,6 +174,8 @@ def prepare(
     ----------
     session_ids
         Only what is missing of these sessions; None: of all.
+    after
+        Where all sessions must be looked at, only those after this one; None found then says nothing of the others.
     """
     version = store.state(connection).get("version")
     if version is not None and version != INDEX_VERSION:
@@ -178,8 +188,12 @@ def prepare(
     if position == last:
         return None
     if position is None or position > last:
-        behind = store.candidates_behind(connection, INDEX_VERSION, limit)
-        return _batch(connection, behind, limit, last if len(behind) < limit else None)
+        behind = store.candidates_behind(connection, INDEX_VERSION, MAX_SESSIONS, after or "")
+        if after is not None and not behind:
+            return None
+        is_all = after is None and len(behind) < MAX_SESSIONS
+        batch = _batch(connection, behind, limit, last if is_all else None)
+        return replace(batch, through=_last_done(batch, behind))
     touched, through = store.touched_after(connection, position, MAX_EVENTS)
     found = (store.candidate(connection, session_id) for session_id in touched)
     return _batch(connection, [one for one in found if one is not None], limit, through, is_last=through == last)
@@ -192,28 +206,30 @@ def put(tx: Transaction, batch: Batch) -> None:
         return
     documents: list[tuple[int, str, Sequence[str]]] = []
     digests: list[tuple[int, str, Sequence[str]]] = []
-    rows: list[tuple[int, int, int]] = []
+    rows: list[tuple[int, int, int, int]] = []
     # Of a digest only the label has words that no entry has.
     labels: Counter[str] = Counter()
-    is_whole = True
+    present = {part.mark.session_id: store.mark_of(tx.connection, part.mark.session_id) for part in batch.parts}
+    parts = [part for part in batch.parts if present[part.mark.session_id] == part.expected]
+    sizes: Counter[str] = Counter()
+    for part in parts:
+        sizes[part.mark.scope] += len(part.documents)
+    numbers = store.count_scopes(tx, sizes)
     next_chat = store.last_chat(tx.connection) + 1
-    for part in batch.parts:
-        present = store.mark_of(tx.connection, part.mark.session_id)
-        if present != part.expected:
-            is_whole = False
-            continue
-        if part.forget and present is not None:
-            forget_session(tx, present.session_id)
-            present = None
-        chat = next_chat if present is None else present.chat
-        next_chat += present is None
+    for part in parts:
+        before = part.expected
+        if part.forget and before is not None:
+            forget_session(tx, before.session_id)
+            before = None
+        chat = next_chat if before is None else before.chat
+        next_chat += before is None
         scope = f"{scope_of_session(chat)} {part.mark.scope}"
         for document in part.documents:
             documents.append((document.number, scope, document.terms))
-            rows.append((chat, document.sequence, document.part))
-        if present is None or present.digest != part.mark.digest:
-            if present is not None:
-                old = Digest.from_text(present.digest)
+            rows.append((chat, numbers[part.mark.scope], document.sequence, document.part))
+        if before is None or before.digest != part.mark.digest:
+            if before is not None:
+                old = Digest.from_text(before.digest)
                 fulltext.remove(tx, DIGEST_INDEX, chat, scope, old.terms)
                 labels.subtract(set(terms(old.label)))
             digest = Digest.from_text(part.mark.digest)
@@ -223,7 +239,7 @@ def put(tx: Transaction, batch: Batch) -> None:
     _put_documents(tx, documents, rows)
     fulltext.add(tx, DIGEST_INDEX, digests)
     store.count_terms(tx, {term: count for term, count in labels.items() if count}, documents=0, terms=0)
-    if batch.position is not None and is_whole:
+    if batch.position is not None and len(parts) == len(batch.parts):
         store.put_position(tx, batch.position)
     if store.state(tx.connection).get("version") is None:
         store.count_state(tx, {"version": INDEX_VERSION})
@@ -244,7 +260,9 @@ def forget_session(tx: Transaction, session_id: str) -> None:
         drop(tx)
         return
     scope = f"{scope_of_session(mark.chat)} {mark.scope}"
-    _forget_documents(tx, mark, scope, store.documents_of(tx.connection, mark.chat))
+    documents = store.documents_of(tx.connection, mark.chat)
+    _forget_documents(tx, mark, scope, documents)
+    store.count_scopes(tx, {mark.scope: -len(documents)})
     digest = Digest.from_text(mark.digest)
     fulltext.remove(tx, DIGEST_INDEX, mark.chat, scope, digest.terms)
     store.count_terms(tx, dict.fromkeys(terms(digest.label), -1), documents=0, terms=0)
@@ -268,7 +286,8 @@ def is_sound(tx: Transaction) -> bool:
     fulltext.check_structure(tx)
     documents, digests = store.count_places(tx.connection)
     held = fulltext.count(tx.connection, ENTRY_INDEX), fulltext.count(tx.connection, DIGEST_INDEX)
-    return (documents, digests) == held and store.state(tx.connection).get("documents", 0) == documents
+    counted = store.state(tx.connection).get("documents", 0), store.scopes_within(tx.connection, [""])[1]
+    return (documents, digests) == held and counted == (documents, documents)
 
 
 def parts_of(found: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -312,6 +331,17 @@ def _batch(
         if not is_complete:
             return Batch(tuple(parts), None, entries, is_last=False)
     return Batch(tuple(parts), position, entries, is_last=is_last and position is not None)
+
+
+def _last_done(batch: Batch, behind: Sequence[Candidate]) -> str | None:
+    """Return the last session of a batch, in their order, that is indexed to its end with it and all before it."""
+    done = {part.mark.session_id: part.mark.indexed_through for part in batch.parts}
+    last = None
+    for candidate in behind:
+        if done.get(candidate.session_id, -2) < candidate.last_sequence:
+            break
+        last = candidate.session_id
+    return last
 
 
 def _session_part(connection: Connection, candidate: Candidate, limit: int) -> tuple[SessionPart | None, int, bool]:
@@ -389,7 +419,7 @@ def _scope_words(candidate: Candidate) -> str:
 
 
 def _put_documents(
-    tx: Transaction, documents: Sequence[tuple[int, str, Sequence[str]]], rows: Sequence[tuple[int, int, int]]
+    tx: Transaction, documents: Sequence[tuple[int, str, Sequence[str]]], rows: Sequence[tuple[int, int, int, int]]
 ) -> None:
     """Put documents in, the lowest number first: out of order FTS5 writes each by itself."""
     if not documents:
@@ -398,7 +428,7 @@ def _put_documents(
     taken = store.taken_among(tx.connection, [documents[place][0] for place in order])
     counts: Counter[str] = Counter()
     added: list[tuple[int, str, Sequence[str]]] = []
-    places: list[tuple[int, int, int, int, int]] = []
+    places: list[tuple[int, int, int, int, int, int]] = []
     total, previous = 0, -1
     for place in order:
         number, scope, found = documents[place]

@@ -7,11 +7,11 @@ many of the words occur anywhere in the chat. Small bonuses follow: several matc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import nlargest
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.recall.asking import RELATED_SHARE, Question
 
@@ -39,8 +39,10 @@ CLEAR_LEAD: Final = 1.5
 MAX_COUNTED: Final = 8
 
 #: Chats that are put in order at most, the most promising ones; nobody reads further.
-MAX_RANKED: Final = 200
+MAX_RANKED: Final = 100
 
+#: Of a chat in a list: less what it says, less its newest document, the chat, the number of its score.
+_Place = tuple[float, int, int, int]
 _FIRST_PLACE: Final = 1 / (RANK_CONSTANT + 1)
 
 
@@ -67,8 +69,7 @@ class Evidence:
     words: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A chat in its place.
 
     Parameters
@@ -121,33 +122,19 @@ def rank(
     worth = Worth(concepts)
     if len(considered) > MAX_RANKED:
         considered = {one.chat: one for one in nlargest(MAX_RANKED, considered.values(), key=partial(_promise, worth))}
-    best = {chat: _best_entry(one, worth, average_length) for chat, one in considered.items()}
-    covers = {chat: _cover(one, concepts) for chat, one in considered.items()}
-    digests = {chat: worth[one.digest] for chat, one in considered.items() if one.digest}
-    newest = {chat: max(one.documents, default=None) for chat, one in considered.items()}
-    scores = dict.fromkeys(considered, 0.0)
-    entry_list = {chat: score for chat, (score, _) in best.items() if score}
-    for weight, found in ((ENTRY_WEIGHT, entry_list), (DIGEST_WEIGHT, digests), (COVER_WEIGHT, covers)):
-        for place, chat in _places(found, newest):
-            scores[chat] += weight / (RANK_CONSTANT + place)
+    looks = [_look(one, worth, average_length) for one in considered.values()]
+    scores = _fused(looks, worth, concepts)
     total = sum(concept.weight for concept in concepts) or 1.0
-    for chat, one in considered.items():
+    ranked = []
+    for look, score in zip(looks, scores, strict=True):
+        one = look.evidence
         several = len(one.documents)
         bonus = SEVERAL_BONUS * min(several - 1, 3) / 3 if several > 1 else 0.0
         bonus += ALL_WORDS_BONUS * worth[one.words] / total
-        bonus += RECENCY_BONUS * math.exp(-age_days(newest[chat]) / RECENCY_DAYS)
-        scores[chat] += bonus * _FIRST_PLACE
-    ranked = [
-        Ranked(
-            chat,
-            score,
-            len(considered[chat].documents),
-            bool(everything) and considered[chat].words & everything == everything,
-            best[chat][1],
-            newest[chat],
-        )
-        for chat, score in scores.items()
-    ]
+        bonus += RECENCY_BONUS * math.exp(-age_days(look.newest) / RECENCY_DAYS)
+        has_all = bool(everything) and one.words & everything == everything
+        whole = score + bonus * _FIRST_PLACE
+        ranked.append(Ranked(one.chat, whole, several, has_all, look.best_sequence, look.newest))
     ranked.sort(key=lambda one: (-one.score, -(one.newest_document or 0), one.chat))
     return ranked, is_relaxed
 
@@ -197,7 +184,7 @@ class Worth(dict[int, float]):
 def prefer_active(ranked: Sequence[Ranked], active: Mapping[int, bool]) -> list[Ranked]:
     """Return chats in order, once it is known which of the first have their best entry on the active branch."""
     known = [
-        replace(one, score=one.score + ACTIVE_BONUS * _FIRST_PLACE) if active.get(one.chat) else one
+        one._replace(score=one.score + ACTIVE_BONUS * _FIRST_PLACE) if active.get(one.chat) else one
         for one in ranked[: len(active)]
     ]
     known.sort(key=lambda one: (-one.score, -(one.newest_document or 0), one.chat))
@@ -231,34 +218,64 @@ def _promise(worth: Worth, one: Evidence) -> tuple[float, float, int, int]:
     return worth[one.words], worth[one.digest], len(one.documents), max(one.documents, default=0)
 
 
-def _best_entry(evidence: Evidence, worth: Worth, average_length: float) -> tuple[float, int | None]:
+class _Look(NamedTuple):
+    """What is worked out of what speaks for a chat: its newest document, and how good its best entry is."""
+
+    evidence: Evidence
+    newest: int | None
+    best: float
+    best_sequence: int | None
+
+
+def _look(one: Evidence, worth: Worth, average_length: float) -> _Look:
     best, found = 0.0, None
-    for document, words in evidence.entries.items():
-        score = score_entry(worth[words], evidence.documents[document][1], average_length)
+    for document, words in one.entries.items():
+        score = score_entry(worth[words], one.documents[document][1], average_length)
         if score > best or (score == best and found is not None and document > found):
             best, found = score, document
-    return best, None if found is None else evidence.documents[found][0]
+    newest = max(one.documents) if one.documents else None
+    return _Look(one, newest, best, None if found is None else one.documents[found][0])
 
 
-def _cover(evidence: Evidence, concepts: Sequence[Concept]) -> float:
-    """Return how much the whole chat says: each concept once, and a little more for further entries that have it."""
+def _fused(looks: Sequence[_Look], worth: Worth, concepts: Sequence[Concept]) -> list[float]:
+    """Return for each chat what its places in the three lists are worth together."""
+    # What a list is ordered by comes first, then the newer document, then the chat; then where its score belongs.
+    entries: list[_Place] = []
+    digests: list[_Place] = []
+    covers: list[_Place] = []
+    known: dict[tuple[int, ...], float] = {}
+    for number, look in enumerate(looks):
+        one = look.evidence
+        after = (-(look.newest or 0), one.chat, number)
+        if look.best:
+            entries.append((-look.best, *after))
+        if one.digest:
+            digests.append((-worth[one.digest], *after))
+        # Few combinations of words make up many chats.
+        held = (one.digest, *sorted(one.entries.values()))
+        cover = known.get(held)
+        if cover is None:
+            cover = known[held] = _cover(held, concepts)
+        covers.append((-cover, *after))
+    scores = [0.0] * len(looks)
+    for weight, found in ((ENTRY_WEIGHT, entries), (DIGEST_WEIGHT, digests), (COVER_WEIGHT, covers)):
+        found.sort()
+        place, previous = 0, None
+        for count, (negative, _, _, number) in enumerate(found, 1):
+            # Those that say as much share a place.
+            if negative != previous:
+                place, previous = count, negative
+            scores[number] += weight / (RANK_CONSTANT + place)
+    return scores
+
+
+def _cover(held: Sequence[int], concepts: Sequence[Concept]) -> float:
+    """Return how much a whole chat says, by what digest and entries hold: a concept once, a little more if often."""
     total = 0.0
     for concept in concepts:
         bits = concept.bit | concept.related_bit
-        values = [concept.worth(words) for words in evidence.entries.values() if words & bits]
-        if evidence.digest & bits:
-            values.append(concept.worth(evidence.digest))
+        values = [concept.worth(words) for words in held if words & bits]
         if values:
             count = min(len(values), MAX_COUNTED)
             total += max(values) * count / (count + SATURATION)
     return total
-
-
-def _places(scores: Mapping[int, float], newest: Mapping[int, int | None]) -> Iterable[tuple[int, int]]:
-    """Yield places and chats, the best first; those that score the same share a place."""
-    ordered = sorted(scores, key=lambda chat: (-scores[chat], -(newest[chat] or 0), chat))
-    place, previous = 0, None
-    for count, chat in enumerate(ordered, 1):
-        if scores[chat] != previous:
-            place, previous = count, scores[chat]
-        yield place, chat

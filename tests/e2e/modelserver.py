@@ -128,10 +128,16 @@ class Scenario:
     """What the model does when the marker stands in what the user said.
 
     A step may be a function of the request, and so may all of them together: then it is asked for each.
+
+    Parameters
+    ----------
+    is_tool_free
+        Whether it is for requests that offer the model no tool; those of an agent's own (a title, a summary) come so.
     """
 
     marker: str
     steps: Sequence[Step | Callable[[Asked], Step]] | Callable[[Asked], Step]
+    is_tool_free: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +216,8 @@ class ModelServer:
         return step
 
     def _scenario(self, asked: Asked) -> Scenario | None:
-        if not asked.tools:
-            return None  # a title, a summary: agents ask for these with no tools
         with self._lock:
-            scenarios = list(self._scenarios)
+            scenarios = [one for one in self._scenarios if one.is_tool_free == (not asked.tools)]
         # The latest prompt that has a marker decides, in it the marker that stands last.
         for prompt in reversed(asked.prompts):
             places = [(prompt.rfind(item.marker), number) for number, item in enumerate(scenarios)]

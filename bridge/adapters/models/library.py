@@ -99,6 +99,12 @@ class LibrarySession:
     def __init__(self, agent: Any, timeout_seconds: float) -> None:
         self._agent = agent
         self._timeout_seconds = timeout_seconds
+        self._used: Any = None
+
+    @property
+    def usage(self) -> Usage:
+        used = self._used
+        return Usage() if used is None else Usage(used.requests, used.input_tokens, used.output_tokens)
 
     async def ask(self, question: str, lookup: Lookup) -> Answer:
         from pydantic_ai import UsageLimits
@@ -118,24 +124,24 @@ class LibrarySession:
             output_tokens_limit=MAX_OUTPUT_TOKENS,
             total_tokens_limit=MAX_TOTAL_TOKENS,
         )
-        used = RunUsage()
+        self._used = RunUsage()
         try:
             result = await self._agent.run(
                 question,
                 usage_limits=limits,
-                usage=used,
+                usage=self._used,
                 model_settings={"max_tokens": MAX_OUTPUT_TOKENS, "timeout": self._timeout_seconds},
             )
         except UsageLimitExceeded as error:
-            raise _trouble(Trouble.GREEDY, error, used) from error
+            raise ModelTrouble(Trouble.GREEDY, str(error)) from error
         except ModelHTTPError as error:
             is_quota = error.status_code in _QUOTA_STATUSES
-            raise _trouble(Trouble.QUOTA if is_quota else Trouble.FAILED, error, used) from error
+            raise ModelTrouble(Trouble.QUOTA if is_quota else Trouble.FAILED, str(error)) from error
         except UnexpectedModelBehavior as error:
-            raise _trouble(Trouble.BROKEN, error, used) from error
+            raise ModelTrouble(Trouble.BROKEN, str(error)) from error
         except AgentRunError as error:
-            raise _trouble(Trouble.FAILED, error, used) from error
-        return Answer(tuple(Pick(one.mark, one.why) for one in result.output), _usage(used))
+            raise ModelTrouble(Trouble.FAILED, str(error)) from error
+        return Answer(tuple(Pick(one.mark, one.why) for one in result.output))
 
     async def close(self) -> None:
         """Nothing is held between questions."""
@@ -149,13 +155,3 @@ def _tool(name: str, lookup: Lookup) -> Any:
 
     run.__name__ = name
     return run
-
-
-def _usage(used: Any) -> Usage:
-    return Usage(used.requests, used.input_tokens, used.output_tokens)
-
-
-def _trouble(reason: Trouble, error: Exception, used: Any) -> ModelTrouble:
-    trouble = ModelTrouble(reason, str(error))
-    trouble.usage = _usage(used)
-    return trouble

@@ -69,7 +69,7 @@ class ModelTrouble(Exception):
     def __init__(self, reason: Trouble, message: str) -> None:
         super().__init__(message)
         self.reason = reason
-        #: What it used all the same.
+        #: What the request that went wrong used all the same, where one did.
         self.usage = Usage()
 
 
@@ -95,7 +95,6 @@ class Answer:
     """What a model answers, the best first."""
 
     picks: tuple[Pick, ...]
-    usage: Usage
 
 
 #: Looks something up: its name and argument, and what comes back as a text.
@@ -104,6 +103,10 @@ Lookup = Callable[[str, str], Awaitable[str]]
 
 class SearchSession(Protocol):
     """A model that is ready for one question."""
+
+    @property
+    def usage(self) -> Usage:
+        """What it used so far, whatever came of it."""
 
     async def ask(self, question: str, lookup: Lookup) -> Answer:
         """Return what it answers. Asked once.

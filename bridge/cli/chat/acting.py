@@ -93,7 +93,7 @@ class Actions:
         if model is not None and is_unsure(self._controller, self._here, words):
             if self._ahead is None:
                 self._ahead = Prestarted(self._controller.clock)
-            from_thread.run(self._ahead.offer, model)
+            from_thread.run_sync(self._ahead.offer, model)
 
     def _command(self, target: str, *arguments: Any, **options: Any) -> None:
         from bridge.cli.line import load_function

@@ -97,6 +97,8 @@ def show_deep(cli: Cli, done: DeepFound, *, limit: int) -> None:
         cli.output.status(f"{done.model} named {len(done.picks)} of these, in {done.elapsed_seconds:.1f} s")
     elif done.depth is Depth.FELL_BACK:
         cli.output.warn(f"this is the index's answer: {done.message}", code=f"deep_{done.trouble}")
+    if not done.is_recorded:
+        cli.output.warn("what the model used could not be recorded", code="deep_not_recorded")
     for remark in _remarks(shown, 0):
         cli.output.status(remark)
 

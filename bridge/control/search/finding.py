@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from functools import partial
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -21,7 +21,7 @@ from bridge.foundation.ids import entry_id
 from bridge.recall import index, store
 from bridge.recall.digests import Digest
 from bridge.recall.errors import UnknownTimeZone
-from bridge.recall.finding import Bounds, Found, find, understand
+from bridge.recall.finding import Bounds, Found, find, totals_of, understand
 from bridge.recall.ranking import Ranked, prefer_active
 from bridge.storage.transaction import Connection
 
@@ -184,28 +184,51 @@ def find_chats(
         Whether the last word may be unfinished.
     """
     limit, offset = max(1, min(limit, MAX_LIMIT)), max(0, offset)
-    now = controller.clock.now()
-    with controller.store.read() as connection:
-        is_current = index.is_current(connection)
-    is_complete = is_current or catch_up(controller, patience_seconds=SEARCH_PATIENCE_SECONDS)
     kinds = ("chat", "worker") if include_workers else ("chat",)
+    answer = partial(
+        _answer,
+        standpoint=standpoint,
+        text=text,
+        now=controller.clock.now(),
+        zone=zone,
+        kinds=kinds,
+        all_workspaces=all_workspaces,
+        page=(offset, limit),
+        is_typing=is_typing,
+    )
     with controller.store.read() as connection:
-        bounds = _bounds(connection, standpoint, kinds, all_workspaces=all_workspaces)
-        question = understand(
-            connection,
-            text,
-            now=now,
-            zone=zone,
-            harnesses=partial(store.harness_names, connection),
-            is_typing=is_typing,
-        )
-        if bounds is None:
-            found = Found(question, (), is_relaxed=False, is_confident=False)
-        else:
-            found = find(connection, question, bounds, now=now)
-        shown, has_more, unreadable = _chats(connection, found.ranked, offset, limit)
-        unreadable += _unreadable(connection, bounds, [session_id for session_id, _ in unreadable])
-        missing = 0 if is_complete else index.backlog(connection).entries
+        if index.is_current(connection):
+            return answer(connection, is_complete=True)
+    is_complete = catch_up(controller, patience_seconds=SEARCH_PATIENCE_SECONDS)
+    with controller.store.read() as connection:
+        return answer(connection, is_complete=is_complete)
+
+
+def _answer(
+    connection: Connection,
+    *,
+    standpoint: Standpoint,
+    text: str,
+    now: datetime,
+    zone: tzinfo | None,
+    kinds: tuple[str, ...],
+    all_workspaces: bool,
+    page: tuple[int, int],
+    is_typing: bool,
+    is_complete: bool,
+) -> FoundChats:
+    """Return the answer out of what is indexed; ``page`` is the first chat that is wanted, and how many."""
+    bounds = _bounds(connection, standpoint, kinds, all_workspaces=all_workspaces)
+    totals = totals_of(connection)
+    harnesses = partial(store.harness_names, connection)
+    question = understand(connection, text, now=now, zone=zone, harnesses=harnesses, totals=totals, is_typing=is_typing)
+    if bounds is None:
+        found = Found(question, (), is_relaxed=False, is_confident=False)
+    else:
+        found = find(connection, question, bounds, now=now, totals=totals)
+    shown, has_more, unreadable = _chats(connection, found.ranked, *page)
+    unreadable += _unreadable(connection, bounds, [session_id for session_id, _ in unreadable])
+    missing = 0 if is_complete else index.backlog(connection).entries
     return FoundChats(found, shown, has_more, is_complete, missing, tuple(unreadable[:MAX_UNREADABLE]), bounds is None)
 
 

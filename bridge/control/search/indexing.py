@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from bridge.control.controller import Controller
 from bridge.foundation.errors import BridgeError
 from bridge.foundation.logs import get_logger
 from bridge.recall import index
+from bridge.recall.index import Batch
 from bridge.storage.backend import Follower
 from bridge.storage.errors import StoreClosed
 
@@ -52,15 +53,11 @@ def catch_up(
         How long this may go on; None: until nothing is missing.
     """
     started = controller.clock.monotonic()
-    while True:
-        with controller.store.read() as connection:
-            batch = index.prepare(connection, session_ids)
-        if batch is None:
-            return True
-        controller.store.write(partial(index.put, batch=batch))
+    for _ in _batches(controller, session_ids):
         if patience_seconds is not None and controller.clock.monotonic() - started > patience_seconds:
             with controller.store.read() as connection:
                 return index.prepare(connection, session_ids, limit=1) is None
+    return True
 
 
 def reindex(controller: Controller, *, progress: IndexProgress = lambda _done, _total: None) -> Reindexed:
@@ -75,14 +72,27 @@ def reindex(controller: Controller, *, progress: IndexProgress = lambda _done, _
     with controller.store.read() as connection:
         missing = index.backlog(connection)
     done = 0
-    while True:
-        with controller.store.read() as connection:
-            batch = index.prepare(connection)
-        if batch is None:
-            return Reindexed(done, missing.sessions)
-        controller.store.write(partial(index.put, batch=batch))
+    for batch in _batches(controller):
         done += batch.entries
         progress(done, max(done, missing.entries))
+    return Reindexed(done, missing.sessions)
+
+
+def _batches(controller: Controller, session_ids: Sequence[str] | None = None) -> Iterator[Batch]:
+    """Index what is new, of some sessions or of all, and yield each batch once it is in."""
+    after: str | None = None
+    while True:
+        with controller.store.read() as connection:
+            batch = index.prepare(connection, session_ids, after=after)
+        if batch is not None:
+            controller.store.write(partial(index.put, batch=batch))
+            after = batch.through
+            yield batch
+        elif after is None:
+            return
+        else:
+            # Those before it may have changed meanwhile.
+            after = None
 
 
 class Indexer:
@@ -107,9 +117,10 @@ class Indexer:
             with closing(self._controller.store.follow()) as follower:
                 while self._wait_until_quiet(follower):
                     started = time.monotonic()
-                    while not self._is_stopped.is_set() and self._one_batch():
+                    for _ in _batches(self._controller):
                         # As long a pause as it took: whoever writes meanwhile is not held up for long.
-                        self._is_stopped.wait(time.monotonic() - started)
+                        if self._is_stopped.wait(time.monotonic() - started):
+                            return
                         started = time.monotonic()
                     while not self._is_stopped.is_set() and not follower.wait(_LOOK_SECONDS):
                         pass
@@ -126,13 +137,4 @@ class Indexer:
             if self._is_stopped.is_set():
                 return False
             quiet = 0.0 if follower.wait(_LOOK_SECONDS) else quiet + _LOOK_SECONDS
-        return True
-
-    def _one_batch(self) -> bool:
-        """Index one batch; return whether there was one."""
-        with self._controller.store.read() as connection:
-            batch = index.prepare(connection)
-        if batch is None:
-            return False
-        self._controller.store.write(partial(index.put, batch=batch))
         return True

@@ -33,7 +33,7 @@ from bridge.storage.tables.conversations import (
 )
 from bridge.storage.tables.exchange import import_chunks, import_links, import_sessions, import_sources
 from bridge.storage.tables.integrity import audit_events, event_order, log_leaves, subtree_marks, subtree_pages
-from bridge.storage.tables.recall import recall_documents, recall_marks, recall_state, recall_terms
+from bridge.storage.tables.recall import recall_documents, recall_marks, recall_scopes, recall_state, recall_terms
 from bridge.storage.tables.removal import handed_roots, removed_sessions, withheld_entries
 from bridge.storage.tables.workspaces import (
     kept_contents,
@@ -82,6 +82,7 @@ __all__ = [
     "quota_pauses",
     "recall_documents",
     "recall_marks",
+    "recall_scopes",
     "recall_state",
     "recall_terms",
     "removed_sessions",

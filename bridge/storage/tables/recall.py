@@ -20,6 +20,8 @@ recall_documents = Table(
     metadata,
     Column("document", _NUMBER, primary_key=True, autoincrement=False),
     required("chat", Integer),
+    # The number of its session's scopes, in ``recall_scopes``.
+    required("scope", Integer),
     required("sequence", BigInteger),
     required("part", Integer),
     # Terms in it.
@@ -48,6 +50,18 @@ recall_marks = Table(
     optional("unreadable_version", Integer),
     UniqueConstraint("chat", name="uq_recall_marks_chat"),
     Index("ix_recall_marks_unreadable_entry_id", "unreadable_entry_id"),
+)
+
+#: The scopes that sessions stand in, as words with blanks between, and how many documents each such set of scopes has:
+#: a scope that most of the index lies in is cheaper to see in a document's row than to look up in the index.
+recall_scopes = Table(
+    "recall_scopes",
+    metadata,
+    key("words", Text),
+    required("number", Integer),
+    required("documents", BigInteger),
+    UniqueConstraint("number", name="uq_recall_scopes_number"),
+    sqlite_with_rowid=False,
 )
 
 #: In how many documents each term stands.

@@ -81,6 +81,9 @@ PROGRAM = """\
 import json, os, sys
 open(os.environ["STARTS"], "a").write("started\\n")
 for line in sys.stdin:
+    if json.loads(line)["type"] == "control_request":
+        print(json.dumps({"type": "control_response", "response": {"subtype": "success"}}), flush=True)
+        continue
     print(json.dumps({"type": "system", "subtype": "init", "tools": [], "mcp_servers": []}))
     answer = json.dumps({"chats": [{"mark": "c2", "why": "it fits"}]})
     print(json.dumps({"type": "result", "result": answer}), flush=True)
@@ -94,14 +97,14 @@ async def test_in_a_chat_an_unsure_search_starts_the_model_that_the_deep_one_ask
     program.write_text(f"#!/bin/sh\nexec {sys.executable} {tmp_path / 'program.py'}\n")
     program.chmod(0o700)
     (bridge_home / "config.toml").write_text(
-        f'[deep_search]\nharness = "claude-code"\n[harness.claude-code]\ncommand = ["{program}"]\n'
+        f'[deep_search]\nharness = "claude-code"\nprogram = "{program}"\n'
+        f'[harness.claude-code]\ncommand = ["claude-agent-acp"]\nenv = {{ STARTS = "{starts}" }}\n'
     )
-    environment = {**os.environ, "STARTS": str(starts)}
-    with Controller(settings_here(), clock=SystemClock(), environment=environment) as controller:
+    with Controller(settings_here(), clock=SystemClock(), environment=os.environ) as controller:
         session = controller.recorder.create_session(NewSession(workspace_id="w")).id
         harness = AcpHarness("scripted", (sys.executable, "-m", "bridge.adapters.scripted"), allowed=frozenset())
         chat = Chat(controller, session, harness, ChatOptions(directory=tmp_path))
-        cli = Cli(Output(sys.stdout, sys.stderr), environment, SystemClock(), working_directory=tmp_path)
+        cli = Cli(Output(sys.stdout, sys.stderr), os.environ, SystemClock(), working_directory=tmp_path)
         actions = Actions(cli, controller, chat)
         await to_thread.run_sync(actions.perform, parse("/find staging production"))
         assert not starts.exists() or starts.read_text() == "started\n"

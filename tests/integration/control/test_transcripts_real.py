@@ -387,3 +387,16 @@ def test_a_folder_with_anything_else_in_it_is_no_trouble(store, tmp_path):
         ("other.jsonl", ["unknown_format"], 0),
         ("t.jsonl", [], 1),
     ]
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex", "pi"])
+def test_chats_that_the_search_is_measured_with_are_whole(store, agent):
+    """``tests/benchmarks/search_real.py``: two prompts and two answers, in this order, whichever agent wrote them."""
+    folder = FIXTURES.parents[1] / "benchmarks" / "transcripts" / agent
+    found = sorted(folder.glob("*.jsonl"))
+    assert len(found) == 4
+    for path in found:
+        recorded = [one.kind for one in entries(store, take(store, path).session_id)]
+        said = [kind for kind in recorded if kind in ("user.message", "assistant.message")]
+        assert said == ["user.message", "assistant.message"] * 2
+        assert "tool.completed" in recorded

@@ -24,6 +24,7 @@ from bridge.foundation.config import load_settings
 from bridge.recall import index, store
 from bridge.recall.errors import UnknownTimeZone
 from bridge.storage import fulltext
+from bridge.storage.prepared import driver_of
 from tests.databases import unguarded
 
 NOW = datetime(2026, 3, 18, 15, 30, tzinfo=UTC)
@@ -271,7 +272,7 @@ def test_a_match_off_the_active_branch_is_marked(controller):
 
 
 def test_an_answer_over_an_incomplete_index_says_so(controller, monkeypatch):
-    monkeypatch.setattr(index.prepare, "__kwdefaults__", {"limit": 2})
+    monkeypatch.setattr(index.prepare, "__kwdefaults__", {"limit": 2, "after": None})
     monkeypatch.setattr("bridge.control.search.finding.SEARCH_PATIENCE_SECONDS", -1.0)
     session = chat(controller, *(f"topic {n}" for n in range(9)))
     answer = find(controller, "topic")
@@ -291,6 +292,101 @@ def test_fc_61_nothing_is_found_twice_and_building_anew_changes_nothing(controll
     assert {text: found(controller, text, limit=50) for text, _ in TABLE} == before
     assert controller.store.write(index.is_sound)
     assert check_store(controller).is_sound
+
+
+@pytest.mark.parametrize("share", [0.0, 2.0], ids=["seen in each match", "looked up beside the words"])
+def test_how_a_scope_is_looked_up_changes_no_answer(controller, corpus, monkeypatch, share):
+    chat(controller, "the login of a worker", kind="worker")
+    questions = [text + harness for text, _ in TABLE for harness in ("", " with codex")]
+    before = {text: find(controller, text, limit=50).to_json() for text in questions}
+    assert any(answer["chats"] for answer in before.values())
+    monkeypatch.setattr("bridge.recall.finding.BROAD_SHARE", share)
+    assert {text: find(controller, text, limit=50).to_json() for text in questions} == before
+    assert corpus["login"] in found(controller, "login")
+    assert len(found(controller, "worker")) == 0
+    assert len(found(controller, "worker", include_workers=True)) == 1
+
+
+def test_both_ways_to_the_newest_matches_are_one(controller, corpus):
+    find(controller, "login")
+    scopes = [index.scope_of("chat")]
+    groups = [(("login",),), (("ordinary",), ("weather",)), (("login", "page"),)]
+    with controller.store.read() as connection:
+        numbers, documents = store.scopes_within(connection, scopes)
+        every = fulltext.newest_entries(connection, scopes, (), limit=100)
+        middle = (every[-3][0], every[3][0])
+        for span in (fulltext.EVERYTHING, middle):
+            for group in groups:
+                answers = [
+                    fulltext.newest_entries(
+                        connection, looked_up, [group], limit=limit, span=span, among=among, frequency=frequency
+                    )
+                    for limit in (2, 100)
+                    for looked_up, among in ((scopes, ()), ((), numbers), ((), ()))
+                    for frequency in (None, fulltext.Frequency(0, documents), fulltext.Frequency(documents, documents))
+                ]
+                assert answers[:9] == [answers[9][:2]] * 9
+                assert answers[9:] == [answers[9]] * 9
+                assert [row[0] for row in answers[9]] == sorted((row[0] for row in answers[9]), reverse=True)
+                assert answers[9] or span is middle
+
+
+def test_no_plan_is_kept_for_words_of_all_frequencies(controller, corpus, database_kind):
+    for _ in range(12):
+        find(controller, "login page")
+    if database_kind == "postgresql":
+        with controller.store.read() as connection:
+            kept = driver_of(connection).execute("SELECT statement FROM pg_prepared_statements").fetchall()
+        assert kept
+        assert not [statement for (statement,) in kept if "::tsquery" in statement]
+
+
+def test_documents_are_counted_by_scope(controller, corpus):
+    find(controller, "login")
+    scopes = [index.scope_of("chat")], [index.scope_of("chat", harness="codex")], [index.scope_of("worker")]
+
+    def counts():
+        with controller.store.read() as connection:
+            documents = store.state(connection)["documents"]
+            return documents, *(store.scopes_within(connection, words)[1] for words in scopes)
+
+    documents, *before = counts()
+    assert before == [documents, 2, 0]
+    assert documents > 9
+    controller.store.write(lambda tx: index.forget_session(tx, corpus["deploy"]))
+    assert counts() == (documents - 2, documents - 2, 0, 0)
+    find(controller, "login")
+    assert counts() == (documents, *before)
+    assert controller.store.write(index.is_sound)
+
+
+def test_every_word_is_counted_once_for_each_entry_it_stands_in(controller):
+    # More than the database takes in one statement, and some of them twice.
+    words = [f"word{number}" for number in range(100)]
+    chat(controller, " ".join(words), " ".join(words[::2] * 2))
+    find(controller, "word1")
+    with controller.store.read() as connection:
+        counted = store.frequencies(connection, words)
+    assert counted == {word: 2 - number % 2 for number, word in enumerate(words)}
+
+
+def test_building_anew_goes_on_from_session_to_session(controller, corpus, monkeypatch):
+    monkeypatch.setattr(index, "MAX_SESSIONS", 3)
+    monkeypatch.setattr(index.prepare, "__kwdefaults__", {"limit": 4, "after": None})
+    changed = []
+
+    def progress(done, _total):
+        if not changed:
+            # Before what was reached: it is indexed all the same.
+            changed.append(say(controller, corpus["filler"], "added meanwhile"))
+
+    before = {text: found(controller, text, limit=50) for text, _ in TABLE}
+    reindex(controller, progress=progress)
+    assert {text: found(controller, text, limit=50) for text, _ in TABLE} == before
+    assert found(controller, "added meanwhile") == [corpus["filler"]]
+    with controller.store.read() as connection:
+        assert index.is_current(connection)
+        assert index.backlog(connection).is_empty
 
 
 def test_fc_61_a_session_that_is_forgotten_is_not_found_and_leaves_nothing_behind(controller):

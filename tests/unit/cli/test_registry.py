@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import bridge.cli.commands
+from bridge.cli import remote
 from bridge.cli.line import LazyCommand, load_function
 from bridge.cli.registry import COMMANDS, RESIDENT, GroupSpec
 
@@ -71,3 +72,10 @@ def test_a_command_for_the_controller_goes_by_nothing_of_the_process():
         text = Path(bridge.cli.commands.__path__[0], f"{name}.py").read_text(encoding="utf-8")
         for word in ("sys.stdin", "sys.stdout", "sys.stderr", "os.environ", "Path.cwd", "os.getcwd", "print("):
             assert word not in text, f"{name} uses {word}"
+
+
+def test_a_model_is_asked_by_the_process_of_whoever_asks():
+    assert remote.is_fit(("find", "words"), {})
+    assert remote.is_fit(("recall", "words", "--deep"), {})
+    for words in (("find", "words", "--deep"), ("--json", "find", "--deep", "words")):
+        assert not remote.is_fit(words, {})

@@ -168,3 +168,34 @@ def test_a_harness_that_cannot_be_is_refused(home: Path, content: str) -> None:
     (home / "config.toml").write_text(content)
     with pytest.raises(InvalidConfiguration, match="harness"):
         load_settings({"BRIDGE_HOME": str(home)})
+
+
+def test_a_model_for_the_deep_search_is_one_of_a_library_or_a_program(home: Path) -> None:
+    assert load_settings({"BRIDGE_HOME": str(home)}).deep_search is None
+    (home / "config.toml").write_text('[deep_search]\nharness = "pi"\nprogram = "/opt/pi"\n')
+    found = load_settings({"BRIDGE_HOME": str(home)}).deep_search
+    assert found is not None
+    assert (found.harness, found.program, found.model) == ("pi", "/opt/pi", None)
+    (home / "config.toml").write_text('[deep_search]\nmodel = "openai:x"\nbase_url = "http://localhost"\n')
+    found = load_settings({"BRIDGE_HOME": str(home)}).deep_search
+    assert found is not None
+    assert (found.harness, found.model, found.base_url) == (None, "openai:x", "http://localhost")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "deep_search = 3",
+        "[deep_search]",
+        '[deep_search]\nprogram = "/opt/pi"',
+        '[deep_search]\nharness = "pi"\nmodel = "openai:x"',
+        '[deep_search]\nmodel = "openai:x"\nprogram = "/opt/pi"',
+        '[deep_search]\nmodel = ""',
+        "[deep_search]\nmodel = 3",
+        '[deep_search]\nmodel = "openai:x"\napi_key = "no key belongs here"',
+    ],
+)
+def test_another_table_for_the_deep_search_is_refused(home: Path, content: str) -> None:
+    (home / "config.toml").write_text(content)
+    with pytest.raises(InvalidConfiguration, match="deep_search"):
+        load_settings({"BRIDGE_HOME": str(home)})

@@ -42,6 +42,11 @@ def test_the_methods_are_these():
     assert set(METHODS) == EXPECTED
 
 
+def test_a_chat_is_found_over_rpc_by_the_index_alone():
+    names = {item.name for item in dataclasses.fields(METHODS["sessions/search_chats"].params)}
+    assert names == {"query", "all_workspaces", "workers", "typing", "time_zone", "limit", "offset"}
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_what_only_looks_may_be_given_up_and_what_changes_something_may_not(name):
     method = METHODS[name]

@@ -27,16 +27,15 @@ from bridge.adapters.models.port import (
 )
 from bridge.control.controller import Controller
 from bridge.control.search.deep.lookups import FIRST_CARDS, Desk
-from bridge.control.search.deep.starting import Prestarted
+from bridge.control.search.deep.starting import Prestarted, start
 from bridge.control.search.deep.usage import record_usage
 from bridge.control.search.finding import FoundChat, FoundChats, find_chats
 from bridge.control.standpoint import Standpoint
+from bridge.foundation.errors import BridgeError
 from bridge.foundation.redaction import redact_text
 
 #: Seconds that a model may take, look-ups and its start apart.
 MODEL_SECONDS: Final = 8.0
-#: Longest start of a model that is waited for, in seconds.
-START_SECONDS: Final = 30.0
 
 
 class Depth(StrEnum):
@@ -73,6 +72,8 @@ class DeepFound:
         Chats that the model named, the best first.
     elapsed_seconds, model_seconds
         All of it with the start of the model; and what counts against its limit.
+    is_recorded
+        Whether what it used was recorded.
     """
 
     found: FoundChats
@@ -85,6 +86,7 @@ class DeepFound:
     lookup_tokens: int = 0
     elapsed_seconds: float = 0.0
     model_seconds: float = 0.0
+    is_recorded: bool = True
 
     @property
     def chats(self) -> tuple[FoundChat, ...]:
@@ -107,6 +109,7 @@ class DeepFound:
                 "lookup_tokens": self.lookup_tokens,
                 "elapsed_seconds": round(self.elapsed_seconds, 3),
                 "model_seconds": round(self.model_seconds, 3),
+                "recorded": self.is_recorded,
             },
         }
 
@@ -177,11 +180,12 @@ async def ask_deep(
         try:
             answer = await _asked(session, desk, text, found, watch)
         finally:
+            usage = session.usage
             with anyio.CancelScope(shield=True):
                 await session.close()
-        usage, picks = answer.usage, _picked(answer, desk)
+        picks = _picked(answer, desk)
     except ModelTrouble as error:
-        trouble, usage = error, error.usage
+        trouble = error
     done = DeepFound(
         shown,
         Depth.ANSWERED if trouble is None else Depth.FELL_BACK,
@@ -194,7 +198,10 @@ async def ask_deep(
         time.monotonic() - began,
         watch.spent,
     )
-    await to_thread.run_sync(partial(record_usage, controller, done.to_json()["deep"], usage))
+    try:
+        await to_thread.run_sync(partial(record_usage, controller, done.to_json()["deep"], usage))
+    except BridgeError:
+        return replace(done, is_recorded=False)  # the answer is there, and says so
     return done
 
 
@@ -221,26 +228,25 @@ class _Watch:
 
 async def _started(model: SearchModel, prestarted: Prestarted | None) -> SearchSession:
     waiting = None if prestarted is None else await prestarted.take(model)
-    if waiting is not None:
-        return waiting
-    with anyio.move_on_after(START_SECONDS):
-        return await model.start()
-    raise ModelTrouble(Trouble.TIMED_OUT, f"it did not start within {START_SECONDS:g} s")
+    return await start(model) if waiting is None else waiting
 
 
 async def _asked(session: SearchSession, desk: Desk, text: str, found: FoundChats, watch: _Watch) -> Answer:
     cards = await to_thread.run_sync(desk.cards, found.chats[:FIRST_CARDS])
     refused: list[ModelTrouble] = []
+    one_by_one = anyio.Lock()
 
     async def lookup(name: str, argument: str) -> str:
-        began = time.monotonic()
-        try:
-            return await to_thread.run_sync(desk.look_up, name, argument)
-        except ModelTrouble as trouble:
-            refused.append(trouble)
-            raise
-        finally:
-            watch.pause(time.monotonic() - began)
+        # A model may ask for several at once: the desk serves one at a time, and the time of none is left out twice.
+        async with one_by_one:
+            began = time.monotonic()
+            try:
+                return await to_thread.run_sync(desk.look_up, name, argument)
+            except ModelTrouble as trouble:
+                refused.append(trouble)
+                raise
+            finally:
+                watch.pause(time.monotonic() - began)
 
     question = f"Question: {redact_text(text)[0][:1000]}\n\nCards:\n{cards or 'none'}"
     began = time.monotonic()
@@ -280,9 +286,7 @@ def _picked(answer: Answer, desk: Desk) -> tuple[Picked, ...]:
             why = " ".join(redact_text(pick.why)[0].split()[:MAX_WHY_WORDS])
             picks.setdefault(chat.session.id, Picked(chat, why))
     if answer.picks and not picks:
-        trouble = ModelTrouble(Trouble.INVENTED, "it named no chat that it was shown")
-        trouble.usage = answer.usage
-        raise trouble
+        raise ModelTrouble(Trouble.INVENTED, "it named no chat that it was shown")
     return tuple(picks.values())
 
 

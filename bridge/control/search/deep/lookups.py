@@ -66,25 +66,30 @@ class Desk:
         if self.lookups >= MAX_LOOKUPS or self.tokens >= MAX_LOOKUP_TOKENS:
             raise ModelTrouble(Trouble.GREEDY, "it wanted to look up more than it may")
         self.lookups += 1
-        text = cut_to_tokens(self._run(name, argument), MAX_LOOKUP_TOKENS - self.tokens)
+        room = MAX_LOOKUP_TOKENS - self.tokens
+        try:
+            text = cut_to_tokens(self._run(name, argument, room), room)
+        except BridgeError as error:
+            text = f"that cannot be read ({error.code})"
         self.tokens += estimate_tokens(text)
         return text
 
-    def _run(self, name: str, argument: str) -> str:
+    def _run(self, name: str, argument: str, room: int) -> str:
         if name == FIND_CHATS:
-            found = self._find(argument).chats[:FOUND_CARDS]
+            # Only what there is room for: a chat whose card is cut off was not shown.
+            fitting = min(FOUND_CARDS, room // CARD_TOKENS)
+            if fitting == 0:
+                return "there is no room left for a card"
+            found = self._find(argument).chats[:fitting]
             return self.cards(found) or "no chat has these words"
         mark, _, words = argument.strip().partition(" ")
         chat = self.shown.get(mark)
         if chat is None:
             return f"no chat with the mark {mark[:20]} was shown"
-        try:
-            if name == PEEK_CHAT:
-                return self._peek(chat, words) or "the chat does not have these words"
-            if name == CHAT_OUTLINE:
-                return self._outline(chat) or "the chat has no messages"
-        except BridgeError as error:
-            return f"that chat cannot be read ({error.code})"
+        if name == PEEK_CHAT:
+            return self._peek(chat, words) or "the chat does not have these words"
+        if name == CHAT_OUTLINE:
+            return self._outline(chat) or "the chat has no messages"
         return f"there is no look-up {name[:40]}"
 
     def _card(self, connection: Connection, chat: FoundChat) -> str:
@@ -93,7 +98,10 @@ class Desk:
             mark = f"c{len(self.shown) + 1}"
             self.shown[mark] = chat
         session = chat.session
-        first = next(self._spoken(connection, session.id), "")
+        try:
+            first = next(self._spoken(connection, session.id), "")
+        except BridgeError:
+            first = ""  # it is named all the same: the index has it
         words = " ".join(redact_text(session.label or "")[0].split())
         begins = "" if first.startswith(words) and words else f" begins: {first}" if words else first
         day = datetime.fromisoformat(session.updated_at).astimezone(UTC).date().isoformat()

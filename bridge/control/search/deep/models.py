@@ -24,6 +24,6 @@ def model_of(controller: Controller) -> SearchModel | None:
     return ToolFreeModel(
         name,
         controller.settings.deep,
-        child_environment(controller.environment, {}),
-        () if own is None else own.command[:1],
+        child_environment(controller.environment, {} if own is None else own.env),
+        wanted.program,
     )

@@ -116,6 +116,7 @@ CREATE TABLE quarantined_sessions (
 CREATE TABLE recall_documents (
     document INTEGER NOT NULL,
     chat INTEGER NOT NULL,
+    scope INTEGER NOT NULL,
     sequence BIGINT NOT NULL,
     part INTEGER NOT NULL,
     length INTEGER NOT NULL,
@@ -137,6 +138,15 @@ CREATE TABLE recall_marks (
     CONSTRAINT pk_recall_marks PRIMARY KEY (session_id),
     CONSTRAINT uq_recall_marks_chat UNIQUE (chat)
 )
+
+CREATE TABLE recall_scopes (
+    words TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    documents BIGINT NOT NULL,
+    CONSTRAINT pk_recall_scopes PRIMARY KEY (words),
+    CONSTRAINT uq_recall_scopes_number UNIQUE (number)
+)
+ WITHOUT ROWID
 
 CREATE TABLE recall_terms (
     term TEXT NOT NULL,
