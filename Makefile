@@ -39,7 +39,7 @@ demo: $(STAMPS)/runtime
 	$(BIN)/bridge demo
 
 test: $(STAMPS)/dev
-	$(BIN)/python -m pytest -n $(JOBS) --both-databases $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --both-databases $(ARGS)
 
 # The installation alone needs the network. Everything together is bounded, whatever an agent does.
 E2E_AGENTS ?= claude-code codex gemini opencode pi

@@ -40,6 +40,22 @@ GIT_ENVIRONMENT = {
 }
 
 
+#: Tests that take longest. They go first, or one of them would be left when all others are done.
+LONG = (
+    "tests/integration/git/test_watch_random.py",
+    "tests/integration/git/test_observe_random.py",
+    "tests/integration/storage/test_later_schema.py::test_killed",
+    "tests/integration/storage/test_killed_upgrades.py",
+    "tests/integration/rpc/test_lifecycle.py",
+)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the long tests first; all others stay in the order in which they were shuffled."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
 @pytest.fixture(autouse=True)
 def hermetic_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give each test a HOME of its own and no BRIDGE_*, GIT_* or XDG_* variable of the caller's."""
