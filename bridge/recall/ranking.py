@@ -39,7 +39,7 @@ CLEAR_LEAD: Final = 1.5
 MAX_COUNTED: Final = 8
 
 #: Chats that are put in order at most, the most promising ones; nobody reads further.
-MAX_RANKED: Final = 100
+MAX_RANKED: Final = 200
 
 #: Of a chat in a list: less what it says, less its newest document, the chat, the number of its score.
 _Place = tuple[float, int, int, int]
