@@ -18,6 +18,9 @@ ARGS ?=
 # How many test processes; the suite is written for two.
 JOBS ?= 2
 
+# Without compiled modules each of the many processes that the tests start compiles Bridge for itself.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.make
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
@@ -36,7 +39,7 @@ demo: $(STAMPS)/runtime
 	$(BIN)/bridge demo
 
 test: $(STAMPS)/dev
-	$(BIN)/python -m pytest -n $(JOBS) --both-databases $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --both-databases $(ARGS)
 
 # The installation alone needs the network. Everything together is bounded, whatever an agent does.
 E2E_AGENTS ?= claude-code codex gemini opencode pi

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from bridge.foundation.config import Settings, load_settings
 from bridge.foundation.logs import configure_on_first_use
 
 pytest_plugins = ["tests.databases"]
+# As below: the next run would rewrite the assertions of all tests anew.
+sys.dont_write_bytecode = False
 
 # No example is too slow: a busy machine must not fail a test.
 settings.register_profile("bridge", deadline=None)
@@ -36,13 +40,36 @@ GIT_ENVIRONMENT = {
 }
 
 
+#: Tests that take longest. They go first, or one of them would be left when all others are done.
+LONG = (
+    "tests/integration/git/test_watch_random.py",
+    "tests/integration/git/test_observe_random.py",
+    "tests/integration/storage/test_later_schema.py::test_killed",
+    "tests/integration/storage/test_killed_upgrades.py",
+    "tests/integration/rpc/test_lifecycle.py",
+)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the long tests first; all others stay in the order in which they were shuffled."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
 @pytest.fixture(autouse=True)
 def hermetic_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give each test a HOME of its own and no BRIDGE_*, GIT_* or XDG_* variable of the caller's."""
+    home = tmp_path_factory.mktemp("home")
+    _be_hermetic(monkeypatch, home)
+    return home
+
+
+def _be_hermetic(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     for name in list(os.environ):
         if name.startswith(("BRIDGE_", "GIT_", "XDG_")):
             monkeypatch.delenv(name)
-    home = tmp_path_factory.mktemp("home")
+    # Hundreds of processes of the tests would compile all of Bridge, each for itself.
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     monkeypatch.setenv("HOME", str(home))
     # No test finds, or leaves behind, a resident controller that it did not start itself.
     monkeypatch.setenv("BRIDGE_CONTROLLER", "off")
@@ -53,7 +80,6 @@ def hermetic_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyte
     for name, value in GIT_ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     (home / ".gitconfig").write_text('[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n')
-    return home
 
 
 @pytest.fixture(autouse=True)
@@ -130,12 +156,26 @@ class GitRepository:
         return self.git("rev-parse", "HEAD").strip()
 
 
+@pytest.fixture(scope="session")
+def first_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository that :func:`repository` copies."""
+    path = tmp_path_factory.mktemp("first") / "repository"
+    path.mkdir()
+    with pytest.MonkeyPatch.context() as environment:
+        # Made before any test has its environment.
+        _be_hermetic(environment, tmp_path_factory.mktemp("home"))
+        repo = GitRepository(path)
+        repo.git("init", "-q", "-b", "main")
+        repo.commit("first", a_txt="alpha\n", b_txt="beta\n")
+    return path
+
+
 @pytest.fixture
-def repository(tmp_path: Path) -> GitRepository:
+def repository(tmp_path: Path, first_repository: Path) -> GitRepository:
     """A repository on branch ``main`` with one commit holding ``a.txt`` and ``b.txt``."""
     path = tmp_path / "repository"
-    path.mkdir()
+    shutil.copytree(first_repository, path, symlinks=True)
     repo = GitRepository(path)
-    repo.git("init", "-q", "-b", "main")
-    repo.commit("first", a_txt="alpha\n", b_txt="beta\n")
+    # The index knows the files by their inodes and times.
+    repo.git("update-index", "-q", "--refresh")
     return repo

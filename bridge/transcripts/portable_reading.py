@@ -560,8 +560,7 @@ def _require_shape(value: Mapping[str, Any], schema: str, reason: str, place: _P
 
 
 def _require_no_fractions(has_some: bool, place: _Place) -> None:  # noqa: FBT001 - one fact
-    if has_some:
-        # To a schema 1.0 is an integer.
+    if has_some:  # to a schema 1.0 is an integer
         raise place.invalid("not_canonical", "an integer in it is written as a fraction")
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.prepared import prepared
+
 ROOT = Path(__file__).resolve().parents[2]
 #: Longest run of one command; far above what any takes, so that only a hang ends here.
 TIMEOUT_SECONDS = 90
@@ -54,9 +56,13 @@ class Ran:
 
 
 class BridgeCli:
-    """Runs ``bridge``: the script beside the testing interpreter, else ``python -m bridge`` from the checkout."""
+    """Runs ``bridge``: the script beside the testing interpreter, else ``python -m bridge`` from the checkout.
 
-    def __init__(self, directory: Path) -> None:
+    Unless it is to be started from the beginning, a command is a fork of a process that has loaded the libraries.
+    """
+
+    def __init__(self, directory: Path, *, is_prepared: bool = True) -> None:
+        self._is_prepared = is_prepared
         #: Where commands run unless told otherwise.
         self.directory = directory
         script = Path(sysconfig.get_path("scripts")) / "bridge"
@@ -83,16 +89,20 @@ class BridgeCli:
         environment: Mapping[str, str | None] | None = None,
     ) -> Ran:
         """Run a command to its end; never raises for its status."""
-        told = tuple(map(str, words))
-        done = subprocess.run(
-            [*self.command, *told],
-            cwd=cwd or self.directory,
-            input=stdin,
-            capture_output=True,
-            env=self.environment(environment),
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
+        told, directory, variables = tuple(map(str, words)), cwd or self.directory, self.environment(environment)
+        ready = prepared(variables) if self._is_prepared else None
+        if ready is not None:
+            done = ready.run(list(told), cwd=directory, environment=variables, stdin=stdin, timeout=TIMEOUT_SECONDS)
+        else:
+            done = subprocess.run(
+                [*self.command, *told],
+                cwd=directory,
+                input=stdin,
+                capture_output=True,
+                env=variables,
+                timeout=TIMEOUT_SECONDS,
+                check=False,
+            )
         return Ran(told, done.returncode, done.stdout, done.stderr)
 
 
@@ -102,3 +112,9 @@ def bridge_cli(tmp_path: Path, bridge_home: Path) -> BridgeCli:
     directory = tmp_path / "elsewhere"
     directory.mkdir()
     return BridgeCli(directory)
+
+
+@pytest.fixture
+def installed_cli(bridge_cli: BridgeCli) -> BridgeCli:
+    """The same, but each command is started from the beginning, as a shell starts it."""
+    return BridgeCli(bridge_cli.directory, is_prepared=False)

@@ -92,11 +92,11 @@ def sequences(bridge_cli, session: str, *options: str) -> list[int]:
     return [entry["sequence"] for entry in bridge_cli("log", session, *options, "--json").ok().json()]
 
 
-def test_a_first_day(bridge_cli, repository):
+def test_a_first_day(installed_cli, repository):
     before = bytes_below(repository.path)
 
     def bridge(*words: str):
-        return bridge_cli(*words, cwd=repository.path)
+        return installed_cli(*words, cwd=repository.path)
 
     workspace = bridge("init", "--json").ok().json()
     session = bridge("session", "new", "--label", "first day", "--json").ok().json()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bridge.cli.registry import COMMANDS, RESIDENT, GroupSpec
+from tests.prepared import run_command
 from tests.serving import MAIN, ROOT, resident, until
 
 
@@ -25,7 +26,11 @@ def place(tmp_path_factory):
     repository, home = base / "r", base / "h"
     repository.mkdir()
     environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("BRIDGE_", "GIT_", "XDG_"))},
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("BRIDGE_", "GIT_", "XDG_", "PYTHON"))
+        },
         "HOME": str(base),
         "TZ": "UTC",
         "LC_ALL": "C.UTF-8",
@@ -56,17 +61,9 @@ class Place:
             assert self.run("off", "append", "@", "--kind", kind, "--text", text).returncode == 0
         self.run("off", "label", "1", "start")
 
-    def run(self, mode: str, *words: str, **options):
-        environment = {**self.environment, **options.pop("environment", {}), "BRIDGE_CONTROLLER": mode}
-        return subprocess.run(
-            [sys.executable, "-c", MAIN, *words],
-            cwd=options.pop("cwd", self.directory),
-            env=environment,
-            capture_output=True,
-            timeout=100,
-            check=False,
-            **options,
-        )
+    def run(self, mode: str, *words: str, stdin: bytes = b"", environment: dict[str, str] | None = None):
+        own = {**self.environment, **(environment or {}), "BRIDGE_CONTROLLER": mode}
+        return run_command(list(words), cwd=self.directory, environment=own, stdin=stdin)
 
 
 #: Every command that the controller may run, with lines that succeed and lines that fail, and change nothing.
@@ -172,7 +169,7 @@ def test_the_same_words_about_a_change(place, words):
     told = []
     for mode in ("off", "required"):
         place.run("off", "goto", "@", "start")
-        done = place.run(mode, *words, input=b'{"text": "from standard input"}')
+        done = place.run(mode, *words, stdin=b'{"text": "from standard input"}')
         assert done.returncode == 0, done.stderr
         told.append((VARYING.sub(b"#", done.stdout), VARYING.sub(b"#", done.stderr)))
     (place.directory / "note.json").unlink()
@@ -223,7 +220,7 @@ def test_every_command_for_the_controller_is_compared():
 
 def test_an_entry_says_what_was_read_from_the_clients_standard_input(place):
     done = place.run(
-        "required", "append", "@", "--kind", "note", "--payload", "-", "--json", input=b'{"text": "piped"}'
+        "required", "append", "@", "--kind", "note", "--payload", "-", "--json", stdin=b'{"text": "piped"}'
     )
     assert json.loads(done.stdout)["payload"]["text"] == "piped"
 

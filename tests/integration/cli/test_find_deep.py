@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from anyio import to_thread
@@ -20,8 +20,9 @@ from bridge.control.conversing.chatting import Chat, ChatOptions
 from bridge.conversations.models import EntryDraft, NewSession
 from bridge.foundation.clock import SystemClock
 from tests.conftest import settings_here
+from tests.prepared import run_command
 from tests.scriptedmodel import ModelServer, answer
-from tests.serving import MAIN, ROOT
+from tests.serving import ROOT
 
 QUESTION = "deployment trouble"
 
@@ -49,9 +50,8 @@ def set_up(bridge_home, server):
 
 
 def run(environment, *words):
-    return subprocess.run(
-        [sys.executable, "-c", MAIN, *words], env=environment, capture_output=True, text=True, timeout=100, check=False
-    )
+    done = run_command(list(words), cwd="/", environment=environment)
+    return SimpleNamespace(returncode=done.returncode, stdout=done.stdout.decode(), stderr=done.stderr.decode())
 
 
 def test_a_model_that_is_set_up_is_asked(bridge_home, environment, chats):

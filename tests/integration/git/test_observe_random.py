@@ -33,7 +33,7 @@ from bridge.semantics.stamps import UnknownReason
 NOBODY = 65534
 #: Steps of one sequence, and how many of the profile's examples become one.
 STEPS = 45
-SHARE = 3
+SHARE = 4
 #: Steps that each of the two tests must have compared, with the profile of everyday.
 LEAST_STEPS = 1_000
 

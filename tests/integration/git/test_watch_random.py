@@ -23,17 +23,17 @@ from bridge.git.observe import observe
 from bridge.git.remembering import RememberingLook
 
 SEED = int(os.environ.get("SOAK_SEED", "20260102"))
-#: Operations of the default run; the issue asks for 10,000.
-OPERATIONS = int(os.environ.get("SOAK_OPERATIONS", "4000"))
+#: Operations of the default run.
+OPERATIONS = int(os.environ.get("SOAK_OPERATIONS", "10000"))
 #: Sizes of the batches after which is asked. Single operations are the hardest to hear; each kind is then as likely.
-BATCHES = (1, 1, 1, 1, 1, 1, 5, 50, 100, 150)
+BATCHES = (1, 1, 1, 1, 1, 1, 5, 50, 150, 400)
 #: Least share of unchanged queries, asked at once after quiet, that must be recalled.
 LEAST_RECALLED = 0.30
 #: Most files that are kept; beyond it one is removed for each that is made.
 MOST_FILES = 80
 MOST_FOLDERS = 25
 #: Operations that use one listing of the files.
-LISTING_OPERATIONS = 5
+LISTING_OPERATIONS = 12
 
 pytestmark = pytest.mark.timeout(300 + OPERATIONS // 20)
 
@@ -58,8 +58,8 @@ class Playground:
         self.nested = type(repository)(self.root / "nested")
         self.linked = type(repository)(aside / "linked")
         self._furnish()
-        self.folders: list[Path] = []
-        self.files: list[Path] = []
+        self.folders: list[str] = []
+        self.files: list[str] = []
         self.look_around()
         self._table = [
             (self.edit, 20), (self.overwrite, 8), (self.append_in_place, 8), (self.create, 14),
@@ -109,26 +109,27 @@ class Playground:
 
     def look_around(self) -> None:
         """List what is there; what an operation then finds gone or changed in kind is no matter."""
-        self.folders, self.files = [self.root], []
-        for top in [self.root, *(self.root / f"d{number}" for number in range(8))]:
+        root = str(self.root)
+        self.folders, self.files = [root], []
+        for top in [root, *(f"{root}/d{number}" for number in range(8))]:
             for folder, folders, files in os.walk(top):
                 if ".git" in folders:
                     folders.remove(".git")
-                if top == self.root:
+                if top == root:
                     folders.clear()
-                elif folder != str(top):
-                    self.folders.append(Path(folder))
-                self.files += [Path(folder, name) for name in files if name != self.steady.name]
+                elif folder != top:
+                    self.folders.append(folder)
+                self.files += [f"{folder}/{name}" for name in files if name != self.steady.name]
         self.listed_at = self.count
 
     def file(self) -> Path:
-        path = self.random.choice(self.files)
+        path = Path(self.random.choice(self.files))
         if path.is_symlink():
             raise FileNotFoundError(path)
         return path
 
     def folder(self) -> Path:
-        return self.random.choice(self.folders)
+        return Path(self.random.choice(self.folders))
 
     def fresh(self) -> str:
         return self.random.choice(("n{}", "{}.o", "ü{}", "x {}")).format(self.count)

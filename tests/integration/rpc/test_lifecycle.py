@@ -24,6 +24,7 @@ from bridge.rpc.resident.holding import make_private
 from bridge.rpc.resident.starting import connect_or_start, start_in_background
 from bridge.storage.schema_version import VERSION_TABLE
 from tests.crashing_clients import batter
+from tests.prepared import run_command
 from tests.serving import MAIN, ROOT, end_by_pid, resident, until
 
 
@@ -35,11 +36,8 @@ def environment(bridge_home):
     end_by_pid(Endpoint(str(bridge_home), found.get("BRIDGE_DATABASE_URL")))
 
 
-def run(environment, *words, cwd="/", **options):
-    return subprocess.run(
-        [sys.executable, "-c", MAIN, *words], env=environment, cwd=cwd, capture_output=True, timeout=100, check=False,
-        **options,
-    )  # fmt: skip
+def run(environment, *words, cwd="/"):
+    return run_command(list(words), cwd=cwd, environment=environment)
 
 
 def test_it_says_when_it_answers_and_ends_in_good_order(environment, bridge_home):

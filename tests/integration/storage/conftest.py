@@ -13,6 +13,11 @@ from tests.databases import raw_connection
 from tests.entries import seed
 
 
+@pytest.fixture(autouse=True)
+def stores_are_copied() -> None:
+    """Make each store as the program does: these tests are about that."""
+
+
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     """A place for a store on SQLite; nothing is there."""

@@ -13,7 +13,7 @@ TEXTS = st.text(max_size=8) | st.builds(lambda text, times: text * times, st.tex
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXTS,
     lambda inner: st.lists(inner, max_size=60) | st.dictionaries(TEXTS, inner, max_size=60),
-    max_leaves=40,
+    max_leaves=12,
 )
 
 

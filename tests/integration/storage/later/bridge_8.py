@@ -1,6 +1,6 @@
 """A made-up later Bridge, whose stores have schema 8: run as a program, in a process of its own.
 
-Usage: ``bridge_8.py FOLDER WHAT URL [MORE]``. FOLDER gets a copy of the shipped
+Usage: ``bridge_8.py FOLDER WHAT [URL [MORE]]``. FOLDER gets a copy of the shipped
 steps and the one of this folder. WHAT is
 
 ``fresh``
@@ -10,7 +10,8 @@ steps and the one of this folder. WHAT is
 ``wait``
     as ``upgrade``, but stop inside the step, with its work done and nothing committed, until the standard input ends;
 ``kill``
-    as ``upgrade``, with SIGKILL when the statement with the number MORE begins;
+    as ``upgrade`` of the store that each line of the standard input names, killed by SIGKILL when the first statement
+    begins, at the next line the second, until one lives;
 ``cli``
     run the command line with the arguments MORE.
 
@@ -148,6 +149,8 @@ def main(folder: Path, what: str, *more: str) -> int:
         from bridge.cli.main import main as run
 
         return run(list(more))
+    if what == "kill":
+        return _kill_everywhere()
     url, *options = more
     if what == "fresh":
         Store.open(url).close()
@@ -157,8 +160,6 @@ def main(folder: Path, what: str, *more: str) -> int:
         _in_step(_change_what_was_recorded)
     if what == "wait":
         _in_step(_wait)
-    if what == "kill":
-        return _kill_everywhere(url, options)
     try:
         print(json.dumps(upgrade(url, rehearse="rehearse" in options)))
     except BridgeError as error:
@@ -166,9 +167,10 @@ def main(folder: Path, what: str, *more: str) -> int:
     return 0
 
 
-def _kill_everywhere(first: str, urls: list[str]) -> int:
-    """Kill one upgrade of each store, at its first, second, … statement; each is a fork that has imported all."""
-    for number, url in enumerate([first, *urls], start=1):
+def _kill_everywhere() -> int:
+    """Kill one upgrade at its first, second, … statement; each is a fork that has imported all."""
+    for number, line in enumerate(sys.stdin, start=1):
+        url = line.strip()
         child = os.fork()
         if child == 0:
             status = 70
