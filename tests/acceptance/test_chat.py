@@ -253,6 +253,7 @@ class Running:
         self.process.stdin.write(text.encode())
         self.process.stdin.close()
         self._bridge_cli, self._directory = bridge_cli, directory
+        self._heard = ""
 
     def wait_for(self, kind: str) -> None:
         for _ in range(200):
@@ -262,6 +263,14 @@ class Running:
             time.sleep(0.1)
         raise AssertionError(f"no {kind}")
 
+    def wait_until_told(self, words: str) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._heard += line.decode()
+            if words in self._heard:
+                return
+        raise AssertionError(f"{words!r} is not in {self._heard!r}")
+
     def agents(self) -> list[psutil.Process]:
         return [child for child in psutil.Process(self.process.pid).children(recursive=True) if child.is_running()]
 
@@ -269,7 +278,7 @@ class Running:
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         status = self.process.wait(60)
-        errors = self.process.stderr.read().decode()
+        errors = self._heard + self.process.stderr.read().decode()
         self.process.stdout.close()
         self.process.stderr.close()
         return status, errors
@@ -323,9 +332,8 @@ def test_a_signal_ends_a_chat_in_order(entries, running, number, status):
 
 
 def test_ctrl_c_cancels_and_twice_kills(entries, running):
-    one = running("!say first\n!sleep 100", "--new", *SCRIPTED)
-    one.wait_for("turn.started")
-    time.sleep(0.5)
+    one = running("!say first\n!read a.txt\n!sleep 100", "--new", *SCRIPTED)
+    one.wait_for("tool.completed")
     one.process.send_signal(signal.SIGINT)
     status, _ = one.end()
     assert status == 1
@@ -334,7 +342,8 @@ def test_ctrl_c_cancels_and_twice_kills(entries, running):
     two = running("!stubborn\n!plan a\n!stall")
     two.wait_for("plan.updated")
     two.process.send_signal(signal.SIGINT)
-    time.sleep(1)
+    # Two signals that come before the first is taken are one.
+    two.wait_until_told("Ctrl-C again ends the agent")
     two.process.send_signal(signal.SIGINT)
     status, errors = two.end()
     assert status == 1

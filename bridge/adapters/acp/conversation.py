@@ -38,6 +38,7 @@ LEAVE_SECONDS: Final = 1.0
 #: Bytes of standard error that stand in an error.
 LAST_WORDS_BYTES: Final = 1_000
 
+_KILLED: Final = "The agent was killed."
 _STATUSES: Final = {
     "end_turn": "completed",
     "max_tokens": "completed",
@@ -279,6 +280,9 @@ class AcpConversation:
         if problem is not None:
             self._is_open = False
             await self._child.cancel(self._limits.grace_seconds)
+            if self._is_killed:
+                # The end of its process may be noticed before that of its connection.
+                return "cancelled", _KILLED, None
             failure, reason = problem
             if failure is FailureClass.CRASHED:
                 failure, reason = await self.why_it_ended()
@@ -299,7 +303,7 @@ class AcpConversation:
             raise error
         self._is_open = False
         if self._is_killed:
-            return "cancelled", "The agent was killed.", None
+            return "cancelled", _KILLED, None
         failure, reason = await self.why_it_ended()
         words = (await self.last_words()).get("stderr")
         if words and failure is FailureClass.CRASHED:
