@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,6 +49,12 @@ LONG = (
     "tests/integration/storage/test_killed_upgrades.py",
     "tests/integration/rpc/test_lifecycle.py",
 )
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach what tests start: a shell that starts a run in the background has it ignored, by heirs too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

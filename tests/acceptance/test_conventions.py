@@ -23,6 +23,8 @@ def words_of(specs=COMMANDS, path=()):
 
 
 EVERY_COMMAND = [pytest.param(words, spec, id=" ".join(words)) for words, spec in words_of()]
+#: Commands to which every word is a word to look for.
+TAKE_ANY_WORDS = {("find",), ("recall",)}
 #: Modules that start-up must not pay for.
 HEAVY = {"sqlalchemy", "pydantic", "structlog", "rich", "jsonschema_rs", "anyio"}
 
@@ -55,12 +57,20 @@ def test_every_command_explains_itself_and_takes_json(installed_cli, words: tupl
     assert shown.stderr == ""
 
 
-@pytest.mark.parametrize(("words", "spec"), EVERY_COMMAND)
-def test_every_command_refuses_an_unknown_option_as_json(bridge_cli, words: tuple[str, ...], spec: CommandSpec):
+@pytest.mark.parametrize("words", [words for words, _ in words_of() if words not in TAKE_ANY_WORDS], ids=" ".join)
+def test_every_command_refuses_an_unknown_option_as_json(bridge_cli, words: tuple[str, ...]):
     refused = bridge_cli(*words, "--no-such-option", "--json")
     assert refused.status == 2
     assert refused.stdout == ""
     assert refused.error()["code"] == "usage"
+
+
+@pytest.mark.parametrize("words", sorted(TAKE_ANY_WORDS), ids=" ".join)
+def test_to_a_search_what_looks_like_an_option_is_a_word(bridge_cli, repository, words: tuple[str, ...]):
+    bridge_cli("session", "new", cwd=repository.path).ok()
+    bridge_cli("append", "@", "--kind", "user.message", "--text", "why --no-such-option", cwd=repository.path).ok()
+    found = bridge_cli(*words, "--no-such-option", "--json", cwd=repository.path).ok().json()
+    assert len(found.get("chats") or found.get("hits")) == 1
 
 
 @pytest.mark.parametrize(

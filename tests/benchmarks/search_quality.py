@@ -1,6 +1,6 @@
 """How well the right chat is found: recall@4 and the mean reciprocal rank, by group of questions and half.
 
-    python tests/benchmarks/search_quality.py [--half tuning|held-out|both] [--misses] [--database URL]
+    python tests/benchmarks/search_quality.py [--half tuning|held-out|both] [--misses] [--postgresql]
         [--deep overlap|knows|invents | --model NAME [--base-url URL] [--api-key-variable NAME]]
 
 Beside ``find`` (T1) the same questions are put to plain FTS5 with its bm25 over the entries, a chat ranked by its best
@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import search_real
+from postgresql_server import server
 from search_corpus import NOW, Asked, Chat, build
 from search_model import POLICIES, Asking
 
@@ -217,7 +218,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--half", choices=("tuning", "held-out", "both"), default="tuning")
     parser.add_argument("--misses", action="store_true")
-    parser.add_argument("--database")
+    parser.add_argument("--postgresql", action="store_true", help="a server of its own instead of SQLite")
     parser.add_argument("--deep", choices=sorted(POLICIES))
     parser.add_argument("--model")
     parser.add_argument("--base-url")
@@ -227,9 +228,10 @@ def main() -> None:
     os.environ["TZ"] = "UTC"
     time.tzset()
     environment = {}
-    if options.database:
-        environment["BRIDGE_DATABASE_URL"] = options.database
     with ExitStack() as stack:
+        if options.postgresql:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            environment["BRIDGE_DATABASE_URL"] = stack.enter_context(server(folder))
         environment["BRIDGE_HOME"] = stack.enter_context(tempfile.TemporaryDirectory())
         model = None
         if options.model:
@@ -237,8 +239,8 @@ def main() -> None:
             model = LibraryModel(options.model, base_url=options.base_url, api_key=key)
         elif options.deep:
             policy = POLICIES[options.deep]
-            server = stack.enter_context(ModelServer(lambda body: policy(Asking(body, bench.right))))
-            model = LibraryModel("openai:scripted", base_url=server.url)
+            scripted = stack.enter_context(ModelServer(lambda body: policy(Asking(body, bench.right))))
+            model = LibraryModel("openai:scripted", base_url=scripted.url)
         clock = CorpusClock(NOW, 0.0)
         settings = load_settings(environment)
         controller = stack.enter_context(Controller(settings, clock=clock, environment=os.environ))

