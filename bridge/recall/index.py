@@ -165,7 +165,7 @@ def prepare(
     connection: Connection,
     session_ids: Iterable[str] | None = None,
     *,
-    limit: int = MAX_BATCH,
+    limit: int | None = None,
     after: str | None = None,
 ) -> Batch | None:
     """Return the next work, made ready in a snapshot; None if there is none.
@@ -174,9 +174,12 @@ def prepare(
     ----------
     session_ids
         Only what is missing of these sessions; None: of all.
+    limit
+        Entries at most; None: :data:`MAX_BATCH`.
     after
         Where all sessions must be looked at, only those after this one; None found then says nothing of the others.
     """
+    limit = MAX_BATCH if limit is None else limit
     version = store.state(connection).get("version")
     if version is not None and version != INDEX_VERSION:
         return Batch((), None, 0, is_last=False, outdated=True)

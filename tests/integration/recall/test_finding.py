@@ -268,7 +268,7 @@ def test_sure_is_only_what_stands_first_and_what_nothing_unread_could_be(control
     assert meant not in [one.session.id for one in later.chats]
     with monkeypatch.context() as patch:
         patch.setattr("bridge.control.search.finding.SEARCH_PATIENCE_SECONDS", -1.0)
-        patch.setattr(index.prepare, "__kwdefaults__", {"limit": 1, "after": None})
+        patch.setattr(index, "MAX_BATCH", 1)
         chat(controller, *(f"new words {n}" for n in range(5)))
         answer = find(controller, question)
         assert (answer.is_complete, answer.found.is_confident) == (False, False)
@@ -310,7 +310,7 @@ def test_a_match_off_the_active_branch_is_marked(controller):
 
 
 def test_an_answer_over_an_incomplete_index_says_so(controller, monkeypatch):
-    monkeypatch.setattr(index.prepare, "__kwdefaults__", {"limit": 2, "after": None})
+    monkeypatch.setattr(index, "MAX_BATCH", 2)
     monkeypatch.setattr("bridge.control.search.finding.SEARCH_PATIENCE_SECONDS", -1.0)
     session = chat(controller, *(f"topic {n}" for n in range(9)))
     answer = find(controller, "topic")
@@ -379,6 +379,20 @@ def test_no_plan_is_kept_for_words_of_all_frequencies(controller, corpus, databa
         assert not [statement for (statement,) in kept if "::tsquery" in statement]
 
 
+def test_older_entries_that_hold_all_words_are_found_as_far_as_the_rarest_word_reaches(controller, monkeypatch):
+    monkeypatch.setattr("bridge.recall.finding.MIN_WINDOW", 4)
+    monkeypatch.setattr("bridge.recall.finding.WINDOW", 8)
+    both = chat(controller, "apples and oranges", days_ago=90)
+    for day in range(80, 40, -1):
+        chat(controller, "apples", "oranges", days_ago=day)
+    for day in range(40, 0, -1):
+        chat(controller, "apples" if day % 2 else "oranges", days_ago=day)
+    assert both in found(controller, "apples oranges", limit=50)
+    # So common that what is older than the newest dozen says nothing.
+    monkeypatch.setattr("bridge.recall.finding.JOINT_WINDOW", 12)
+    assert both not in found(controller, "apples oranges", limit=50)
+
+
 def test_documents_are_counted_by_scope(controller, corpus):
     find(controller, "login")
     scopes = [index.scope_of("chat")], [index.scope_of("chat", harness="codex")], [index.scope_of("worker")]
@@ -410,7 +424,7 @@ def test_every_word_is_counted_once_for_each_entry_it_stands_in(controller):
 
 def test_building_anew_goes_on_from_session_to_session(controller, corpus, monkeypatch):
     monkeypatch.setattr(index, "MAX_SESSIONS", 3)
-    monkeypatch.setattr(index.prepare, "__kwdefaults__", {"limit": 4, "after": None})
+    monkeypatch.setattr(index, "MAX_BATCH", 4)
     changed = []
 
     def progress(done, _total):
