@@ -24,8 +24,9 @@ from bridge.storage.transaction import Connection
 #: each of these at least as many as the second number says.
 WINDOW: Final = 1_000
 MIN_WINDOW: Final = 200
-#: How many matches of the rarest word, or about that many, are looked through for entries that hold all words. Beyond
-#: them, words that are as common as that say little together; looking through all costs 50 ms and more in a million.
+#: About how many matches of the rarest word are looked through for entries that hold all words, the newest ones; where
+#: they are not spread evenly, more. Beyond them, words that are as common as that say little together; looking through
+#: all costs 50 ms and more in a million.
 JOINT_WINDOW: Final = 20_000
 #: Newest entries that are looked at where only a time is asked for.
 TIME_WINDOW: Final = 2_000
@@ -170,7 +171,7 @@ def _evidence(
     own = question.words
     if len(own) > 1:
         # Beyond the newest matches of each word there may be older entries that hold all of them.
-        joint = _joint_span(span or fulltext.EVERYTHING, own, matches)
+        joint = _joint_span(connection, span or fulltext.EVERYTHING, own, matches)
         every = [word.alternatives for word in own]
         rows = newest(every, limit=each, span=joint, frequency=frequency(*shares[: len(own)]))
         _note_entries(found, rows, (1 << len(own)) - 1)
@@ -179,15 +180,21 @@ def _evidence(
 
 
 def _joint_span(
-    span: tuple[int, int], words: Sequence[Word], matches: Sequence[Sequence[tuple[int, ...]]]
+    connection: Connection,
+    span: tuple[int, int],
+    words: Sequence[Word],
+    matches: Sequence[Sequence[tuple[int, ...]]],
 ) -> tuple[int, int]:
     """Return between which numbers entries that hold all words are looked for: see :data:`JOINT_WINDOW`."""
     rarest = min(range(len(words)), key=lambda place: words[place].documents)
-    rows = matches[rarest]
-    if words[rarest].documents <= JOINT_WINDOW or not rows:
+    rows, documents = matches[rarest], words[rarest].documents
+    if documents <= JOINT_WINDOW or not rows:
         return span
     newest, oldest = rows[0][0], rows[-1][0]
-    return max(span[0], newest - (newest - oldest + 1) * (JOINT_WINDOW // len(rows))), span[1]
+    first, last = store.document_bounds(connection)
+    # As dense as among the newest, or as in the whole: a burst of late says little of what came before it.
+    reach = max((newest - oldest + 1) * JOINT_WINDOW // len(rows), (last - first + 1) * JOINT_WINDOW // documents)
+    return max(span[0], newest - reach), span[1]
 
 
 def _note_digests(

@@ -338,6 +338,13 @@ def entries_in_parts(connection: Connection, chats: Sequence[int]) -> set[tuple[
     return {(row[0], row[1]) for row in connection.execute(query)}
 
 
+def document_bounds(connection: Connection) -> tuple[int, int]:
+    """Return the lowest and the highest number of a document; 0 and 0 if there is none."""
+    lowest, highest = select(func.min(_D.document)).scalar_subquery(), select(func.max(_D.document)).scalar_subquery()
+    row = connection.execute(select(lowest, highest)).one()
+    return row[0] or 0, row[1] or 0
+
+
 def chats_within(connection: Connection, chats: Sequence[int], span: tuple[int, int]) -> set[int]:
     """Return which of some sessions have a document between two numbers, both included."""
     said = select(_D.document).where(_D.chat == _M.chat, _D.document.between(*span)).exists()

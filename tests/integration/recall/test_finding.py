@@ -391,6 +391,11 @@ def test_older_entries_that_hold_all_words_are_found_as_far_as_the_rarest_word_r
     # So common that what is older than the newest dozen says nothing.
     monkeypatch.setattr("bridge.recall.finding.JOINT_WINDOW", 12)
     assert both not in found(controller, "apples oranges", limit=50)
+    # A burst of late does not hide what lies within the dozen's share of the whole time.
+    lately = chat(controller, "oranges and apples", days_ago=8)
+    for hour in range(6):
+        chat(controller, "apples", "oranges", days_ago=hour / 24)
+    assert lately in found(controller, "apples oranges", limit=50)
 
 
 def test_documents_are_counted_by_scope(controller, corpus):
