@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 
 import anyio
 import pytest
 from sqlalchemy.engine import make_url
 
-from bridge.control.controller import Controller
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.models import EntryDraft
-from bridge.foundation.clock import SystemClock
-from bridge.foundation.config import load_settings
 from bridge.rpc.roles import Caller, Role
 from bridge.storage.longtexts import LONG_TEXT_BYTES
 from tests.databases import unguarded
@@ -138,13 +134,6 @@ def test_a_list_as_json_says_how_long_it_is(here, spoken):
     assert one["payload"] == {"text": "one"}
     assert "payload_bytes" not in one
     assert (two["payload"], two["payload_bytes"], two["readable"]) == (None, len(json.dumps({"text": TEXT})) - 1, True)
-
-
-@pytest.fixture
-def controller(bridge_home, database_url):
-    settings = load_settings({"BRIDGE_HOME": str(bridge_home), "BRIDGE_DATABASE_URL": database_url})
-    with Controller(settings, clock=SystemClock(), environment=os.environ) as opened:
-        yield opened
 
 
 def test_a_list_knows_what_stands_behind_a_long_field(here, spoken, controller):

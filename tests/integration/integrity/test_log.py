@@ -35,13 +35,6 @@ NOWHERE = Standpoint()
 
 
 @pytest.fixture
-def controller(bridge_home, database_url):
-    settings = load_settings({"BRIDGE_HOME": str(bridge_home), "BRIDGE_DATABASE_URL": database_url})
-    with Controller(settings, clock=SystemClock(), environment=os.environ) as opened:
-        yield opened
-
-
-@pytest.fixture
 def session(controller):
     """A session of ten events, beside another one."""
     other = controller.recorder.create_session(NewSession(label="other")).id

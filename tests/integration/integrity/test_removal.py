@@ -45,13 +45,6 @@ SECRET = "hunter2-correcthorse-battery"
 
 
 @pytest.fixture
-def controller(bridge_home, database_url):
-    settings = load_settings({"BRIDGE_HOME": str(bridge_home), "BRIDGE_DATABASE_URL": database_url})
-    with Controller(settings, clock=SystemClock(), environment=os.environ) as opened:
-        yield opened
-
-
-@pytest.fixture
 def on_file(bridge_home):
     settings = load_settings({"BRIDGE_HOME": str(bridge_home)})
     with Controller(settings, clock=SystemClock(), environment=os.environ) as opened:

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
 from bridge.control.checks.syncing import changes_since
 from bridge.control.checks.verification import read_root
-from bridge.control.controller import Controller
 from bridge.control.removal.erasing import erase
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.models import EntryDraft, NewSession
-from bridge.foundation.clock import SystemClock
-from bridge.foundation.config import load_settings
 from bridge.rpc.mirroring import METHOD, MirrorDiverged, SessionMirror
 
 NOWHERE = Standpoint()
-
-
-@pytest.fixture
-def controller(bridge_home, database_url):
-    settings = load_settings({"BRIDGE_HOME": str(bridge_home), "BRIDGE_DATABASE_URL": database_url})
-    with Controller(settings, clock=SystemClock(), environment=os.environ) as opened:
-        yield opened
 
 
 class Far:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from bridge.control.checks.verification import read_root, verify
-from bridge.control.controller import Controller
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.errors import SessionNotFound
 from bridge.conversations.models import EntryDraft, NewSession
-from bridge.foundation.clock import SystemClock
-from bridge.foundation.config import load_settings
 from bridge.integrity.errors import TreeUnsound
 from bridge.workspaces.store import save_state
 from tests.databases import unguarded
 
 NOWHERE = Standpoint()
-
-
-@pytest.fixture
-def controller(bridge_home, database_url):
-    settings = load_settings({"BRIDGE_HOME": str(bridge_home), "BRIDGE_DATABASE_URL": database_url})
-    with Controller(settings, clock=SystemClock(), environment=os.environ) as opened:
-        yield opened
 
 
 @pytest.fixture

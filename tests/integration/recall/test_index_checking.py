@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from random import Random
 
@@ -10,13 +9,10 @@ import pytest
 
 from bridge.control.checks.upkeep import check_store
 from bridge.control.checks.verification import index_faults, verify
-from bridge.control.controller import Controller
 from bridge.control.search.indexing import catch_up, reindex
 from bridge.control.search.recalling import recall
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.models import EntryDraft, NewSession
-from bridge.foundation.clock import SystemClock
-from bridge.foundation.config import load_settings
 from bridge.recall import checking, index, store
 from bridge.recall.checking import SAMPLED_ENTRIES, Stretch, stretches
 from bridge.storage import fulltext
@@ -26,13 +22,6 @@ NOWHERE = Standpoint()
 #: Texts with what may be counted or cut wrongly: signs, gaps, other scripts, nothing, long terms, repeats.
 TEXTS = ["plain words here", "C++ and HttpServer", "悬空引用 ที่ดิน", "* * *", "x" * 5_000, "the " * 600 + "end"]
 LONG = " ".join(f"w{n}" for n in range(9_000))
-
-
-@pytest.fixture
-def controller(bridge_home, database_url):
-    settings = load_settings({"BRIDGE_HOME": str(bridge_home), "BRIDGE_DATABASE_URL": database_url})
-    with Controller(settings, clock=SystemClock(), environment=os.environ) as opened:
-        yield opened
 
 
 @pytest.fixture

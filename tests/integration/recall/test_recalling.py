@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 
 import pytest
 
-from bridge.control.controller import Controller
 from bridge.control.search.recalling import MAX_LIMIT, recall
 from bridge.control.standpoint import Standpoint
 from bridge.conversations.errors import SessionNotFound
 from bridge.conversations.models import EntryDraft, NewSession
-from bridge.foundation.clock import SystemClock
-from bridge.foundation.config import load_settings
 from bridge.recall import index, recalling, store
 from bridge.semantics.errors import UnsupportedSemanticVersion
 from bridge.storage import fulltext
@@ -21,13 +17,6 @@ from bridge.storage.errors import DatabaseFailed
 from tests.databases import unguarded
 
 NOWHERE = Standpoint()
-
-
-@pytest.fixture
-def controller(bridge_home, database_url):
-    settings = load_settings({"BRIDGE_HOME": str(bridge_home), "BRIDGE_DATABASE_URL": database_url})
-    with Controller(settings, clock=SystemClock(), environment=os.environ) as opened:
-        yield opened
 
 
 @pytest.fixture

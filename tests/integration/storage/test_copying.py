@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from sqlalchemy import insert
 
 from bridge.control.checks.upkeep import copy_store_to
-from bridge.control.controller import Controller
 from bridge.conversations import paths
 from bridge.conversations.models import EntryDraft, NewSession
-from bridge.foundation.clock import SystemClock
-from bridge.foundation.config import load_settings
 from bridge.storage.copying import copied_tables, copy_store, digest_table
 from bridge.storage.errors import CopyRefused
 from bridge.storage.store import Store
@@ -20,13 +15,6 @@ from bridge.storage.tables import audit_events, manifest_pages, workspaces
 from bridge.workspaces.store import save_state
 
 TEXTS = ["plain", "ümlaut  日本 🎉", "tab\tand\nline", "quote ' \" \\ %s %(x)s ?", "\x00 and \x1f", "long …" * 5000]
-
-
-@pytest.fixture
-def controller(bridge_home, database_url):
-    settings = load_settings({"BRIDGE_HOME": str(bridge_home), "BRIDGE_DATABASE_URL": database_url})
-    with Controller(settings, clock=SystemClock(), environment=os.environ) as opened:
-        yield opened
 
 
 @pytest.fixture
